@@ -64,10 +64,10 @@ pub(crate) fn run(directory: &Path, scale: Scale, seed: u64, say: &mut dyn FnMut
         let mut open = || {
             host::remove_directory(&place)?;
             std::fs::create_dir_all(&place).map_err(|error| LabError::file(place.display().to_string(), error))?;
-            open_scheme(&place, &sizes).map_err(|source| LabError::Target {
+            open_scheme(&place, &sizes).map_err(|error| LabError::Target {
                 target: scheme.to_owned(),
                 operation: "open",
-                source,
+                error,
             })
         };
         let rows = measure_amplification(scheme, scale, seed, &mut open);

@@ -72,10 +72,10 @@ pub(crate) fn run(order: &Order) -> Result<Answer, LabError> {
         direct_reads: order.direct_reads,
     };
     let begin = env.now();
-    let target = engine.open(&order.directory, budget).map_err(|source| LabError::Target {
+    let target = engine.open(&order.directory, budget).map_err(|error| LabError::Target {
         target: engine.to_string(),
         operation: "open",
-        source,
+        error,
     })?;
     let open_nanos = (env.now() - begin).as_nanos() as u64;
     let options = DbBenchOptions {
@@ -150,9 +150,9 @@ fn warm(env: &Env, target: &Arc<dyn Target>, options: &DbBenchOptions) -> Result
 
 /// Waits until the store has nothing left to do.
 fn rest(target: &Arc<dyn Target>) -> Result<(), LabError> {
-    target.wait_idle().map_err(|source| LabError::Target {
+    target.wait_idle().map_err(|error| LabError::Target {
         target: target.name().to_owned(),
         operation: "wait_idle",
-        source,
+        error,
     })
 }

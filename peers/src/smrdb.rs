@@ -49,10 +49,10 @@ pub(crate) fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> Result<Repo
             host::remove_directory(&directory)?;
             std::fs::create_dir_all(&directory)
                 .map_err(|error| LabError::file(directory.display().to_string(), error))?;
-            engine.open(&directory, BUDGET).map_err(|source| LabError::Target {
+            engine.open(&directory, BUDGET).map_err(|error| LabError::Target {
                 target: engine.to_string(),
                 operation: "open",
-                source,
+                error,
             })
         };
         let measured = measure_beside(&env, &mut report, settings.scale, settings.seed, &mut open);

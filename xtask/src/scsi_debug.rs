@@ -79,7 +79,7 @@ const STEPS: &[(&str, bool)] = &[
     ("varve get dev:/dev/sda?store=extent key", true),
     ("varve check dev:/dev/sda?store=extent", true),
     (
-        "varve bench dev:/dev/sda?store=extent,control=paced,control-cache=64MiB,control-extents=1000 overwrite --num 20000 \
+        "varve bench dev:/dev/sda?store=extent,control=idler,control-cache=64MiB,control-extents=1000 overwrite --num 20000 \
          --verify --use-existing -o write_buffer_size=4MiB",
         true,
     ),

@@ -4,5 +4,8 @@ pub mod buffer;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod idler;
+mod journal;
+#[cfg(test)]
+mod layer_syncs;
 pub mod relocation;
 mod wire;

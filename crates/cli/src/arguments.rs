@@ -54,8 +54,7 @@ impl Global {
         let mut configuration = match &self.config {
             None => Configuration::default(),
             Some(path) => {
-                let text =
-                    std::fs::read_to_string(path).map_err(|error| Failure::io(path.display().to_string(), error))?;
+                let text = crate::input::read_options_file(path)?;
                 let configuration = Configuration::from_toml(&text).map_err(|error| error.in_file(path))?;
                 // Options that were chosen for one medium are not silently taken for another.
                 if let Some(other) = configuration.media.spec.as_ref().filter(|other| *other != spec) {
@@ -106,6 +105,14 @@ impl Database {
             Access::Read => builder.read_only(true).open_spec(&self.spec)?,
             Access::Change | Access::Write => builder.open_spec(&self.spec)?,
         };
+        if access == Access::Read
+            && let Some(unreadable) = db.property("varve.unreadable")
+        {
+            // A line for each range, and one for logs.
+            let ranges = unreadable.lines().count().saturating_sub(1);
+            console.warn(format!("a device is missing, and {ranges} ranges of keys cannot be read"));
+            unreadable.lines().last().into_iter().for_each(|line| console.warn(line));
+        }
         if access == Access::Write {
             warn_of_lost_bytes(db.stack(), console);
         }

@@ -8,7 +8,7 @@ use varve::{Error, ErrorKind};
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  no such key; check found damage; some of the input, or an experiment, was skipped
+  1  no such key; check found damage; some of the input or output, or an experiment, was skipped
   2  the command line, a spec, an option or the input is wrong
   3  input or output failed
   4  corruption: what was read is not what was written
@@ -23,6 +23,8 @@ pub(crate) enum Status {
     Done,
     /// Exit code 1.
     Negative,
+    /// Exit code 7: what was asked about would find no space.
+    NoSpace,
 }
 
 /// Why a command did not do its work.
@@ -106,7 +108,7 @@ fn lab_kind(error: &varve_lab::LabError) -> ErrorKind {
             ErrorKind::InvalidArgument
         }
         LabError::WrongValue { .. } => ErrorKind::Corruption,
-        LabError::Target { source, .. } => source.downcast_ref::<Error>().map_or(ErrorKind::Io, Error::kind),
+        LabError::Target { error, .. } => error.downcast_ref::<Error>().map_or(ErrorKind::Io, Error::kind),
         _ => ErrorKind::Io,
     }
 }

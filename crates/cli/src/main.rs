@@ -4,13 +4,16 @@ mod arguments;
 mod command;
 mod console;
 mod failure;
+mod help;
+mod input;
 mod pairs;
 mod progress;
 mod report;
 mod text;
+mod unreadable;
 
 use arguments::Global;
-use clap::Parser;
+use clap::{FromArgMatches, Parser};
 use command::Command;
 use console::Console;
 use failure::{EXIT_CODES, Failure, Status};
@@ -26,7 +29,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// A database lives on a medium. A path is a directory; disk:10GB, ssd:10GB and the like are
 /// emulated devices, in virtual time; dev:/dev/sdb is a real one. 'varve media list' shows all.
 #[derive(Debug, Parser)]
-#[command(name = "varve", version, verbatim_doc_comment, after_help = after_help())]
+#[command(name = "varve", version, after_help = after_help())]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -51,7 +54,11 @@ Options of the database have the names RocksDB users know; 'varve options' shows
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let mut command = help::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed =
+        parsed.and_then(|matches| Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command)));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() && std::env::args_os().any(|argument| argument == "--json") => {
             let message = error.to_string();
@@ -70,6 +77,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(Status::Done) => ExitCode::SUCCESS,
         Ok(Status::Negative) => ExitCode::from(1),
+        Ok(Status::NoSpace) => ExitCode::from(7),
         Err(failure) => {
             failure.report(arguments.global.json);
             ExitCode::from(failure.code())

@@ -57,9 +57,10 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
                 '\n' => out.extend_from_slice(b"\\n"),
                 '\r' => out.extend_from_slice(b"\\r"),
                 '\0' => out.extend_from_slice(b"\\0"),
-                // Controls, and the characters that change the direction of what follows them.
+                // Controls, the characters that change the direction of the text after them, and the byte order mark, which a
+                // reader drops at the begin of a file.
                 _ if character.is_control()
-                    || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+                    || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}') =>
                 {
                     let mut buffer = [0; 4];
                     character.encode_utf8(&mut buffer).bytes().for_each(|byte| escape_byte(byte, out));
@@ -161,6 +162,13 @@ pub(crate) fn wrap(text: &str, width: usize, indent: usize) -> String {
         .word_splitter(WordSplitter::NoHyphenation)
         .wrap_algorithm(WrapAlgorithm::FirstFit);
     textwrap::fill(body, options)
+}
+
+/// The first two blanks or more between words of `line`: where they begin and where they end.
+pub(crate) fn gap(line: &str) -> Option<(usize, usize)> {
+    let body = line.trim_start();
+    let begin = line.len() - body.len() + body.find("  ")?;
+    Some((begin, line.len() - line[begin..].trim_start().len()))
 }
 
 /// Bytes as fields of a JSON object: `name` when they are UTF-8 and `encoding` does not say

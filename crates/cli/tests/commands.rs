@@ -6,11 +6,17 @@ mod refusals;
 #[path = "commands/repairing.rs"]
 mod repairing;
 
+#[path = "commands/missing.rs"]
+mod missing;
+
 #[path = "commands/places.rs"]
 mod places;
 
 #[path = "commands/options.rs"]
 mod options;
+
+#[path = "commands/awkward.rs"]
+mod awkward;
 
 #[path = "commands/reading.rs"]
 mod reading;

@@ -22,7 +22,7 @@
 //! The record's checksum is the log's. A kind or format not listed is of a newer version; kinds 2, 16, 17 and 18 are kept for
 //! range deletes and key spaces.
 
-use crate::encoding::{Damage, Decoder, append_varint};
+use crate::encoding::{Damage, Decoder, append_varint, varint_bytes};
 use crate::error::Error;
 use crate::key::{self, EntryKind, KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 
@@ -80,6 +80,12 @@ impl<'a> BatchEntry<'a> {
             BatchEntry::Delete { key } => (EntryKind::Delete, key, &[]),
         }
     }
+}
+
+/// Bytes that a put of a key and a value of these lengths takes in a batch.
+pub(crate) fn put_bytes(key_bytes: usize, value_bytes: usize) -> u64 {
+    let (key_bytes, value_bytes) = (key_bytes as u64, value_bytes as u64);
+    1 + varint_bytes(key_bytes) + varint_bytes(value_bytes) + key_bytes + value_bytes
 }
 
 impl WriteBatch {

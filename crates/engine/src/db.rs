@@ -151,7 +151,7 @@ impl Db {
     }
 
     /// Writes a database equal to the state of now into `target`, which must be empty. Shares
-    /// files instead of copying where both stores can.
+    /// files instead of copying where both stores can; what is copied is verified, and damage is an error.
     pub fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
         self.tree().checkpoint(target)
     }
@@ -183,6 +183,8 @@ impl Db {
     ///   `active`, `all` or `some` of the keys, bytes, entries, memtables that have entries), `varve.num-immutable-mem-table`, `varve.block-cache-usage`,
     ///   `varve.estimate-pending-compaction-bytes`, `varve.num-running-jobs` (flushes and compactions, told without looking
     ///   at tables).
+    /// - *Without a device of its set*: `varve.unreadable` (a line for each range of keys that cannot be read, and one that says up
+    ///   to which sequence number writes are known).
     pub fn property(&self, name: &str) -> Option<String> {
         self.tree().property(name)
     }
@@ -214,16 +216,19 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
 ///
-/// Cost: reads everything twice, and writes everything. Keys whose newest version was lost may show an older one, and
-/// deleted keys whose deletion was lost may come back. Nothing is removed: what is damaged, or not used, is kept, renamed
+/// Of damaged tables every data block whose checksum is right is used, whatever else of them is damaged, cut off or behind them.
+/// Cost: reads everything twice, damaged tables more often, and writes everything; memory for the largest damaged table. Keys whose
+/// newest version was lost may show an older one, and deleted keys whose deletion was lost may come back: findings with the code
+/// `keys-may-be-stale` say which. Nothing is removed: what is damaged, or not used, is kept, renamed
 /// to `damaged-...`, and so are the sound files whose entries are in fresh ones, as `replaced-...`. They take as much space
-/// as before; [`repair_and_discard`] gives back that of the sound ones.
+/// as before; [`repair_and_discard`] gives back that of the sound ones. On a medium without space to write everything
+/// again, sound tables and logs stay where they are, and a fresh manifest names what is left.
 ///
 /// Errors: [`Error::Missing`] when there is nothing, [`Error::Foreign`] when nothing says that the files are of a
 /// Varve database, or some are of another version of it: then nothing was changed. Others are those of the store: of a
 /// medium that fails now, or a file that does not open, nothing is taken for damaged; every file stays, and the repair
 /// is run again when the medium works. Sectors that the medium says are unreadable are read again, and are damage if
-/// they stay so. Damage is in the report.
+/// they stay so. Damage is in the report. [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace): the old database is as it was.
 pub fn repair(env: &Env, media: Media, options: Options) -> Result<RepairReport, Error> {
     (kind_of(&options)?.repair)(env, media, options, Originals::SetAside)
 }

@@ -5,7 +5,10 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::memtable::MemTable;
 use crate::operation::ReadOptions;
+use crate::scans::ScanTally;
+use crate::unreadable::UnreadableRanges;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Versions of one key to step over before seeking past them instead.
 const STEPS_BEFORE_SEEK: u32 = 8;
@@ -16,13 +19,32 @@ enum Direction {
     Backward,
 }
 
+/// The source stands on an entry of a kind that this version does not know.
+struct UnknownKind;
+
+/// Ranges that end a walk.
+struct Unreadable {
+    ranges: UnreadableRanges,
+    /// The range that ended the walk.
+    stopped_at: Option<usize>,
+}
+
 /// A position in the database as it was when the iterator was made.
 ///
 /// Keys come in byte order. Starts on nothing: seek first. Holds memory and tables of its moment
 /// alive until dropped. Not shareable between threads at once, but may move between them.
 ///
 /// An error makes it invalid; [`DbIterator::status`] tells it until the next seek. A walk that ends
-/// without checking `status` cannot tell the end from an error.
+/// without checking `status` cannot tell the end from an error. Once the database is closed every move ends with
+/// [`Error::Closed`].
+///
+/// Where tables are missing with a device of their set, a walk that comes to the range of one ends there with
+/// [`Error::Unreadable`], even if other tables have keys in that range: a newer version of them may be missing.
+/// [`DbIterator::skip_unreadable`] goes on behind the range.
+///
+/// Cost of a move: that of each deletion up to the next live key, and of at most eight versions of a key and a seek. Once all
+/// scans together have stepped over deletions of a memtable or table 131,072 times, or 64 times for each entry there if that is more,
+/// it is flushed or compacted (`docs/performance.md`).
 pub struct DbIterator {
     source: Box<dyn InternalIterator>,
     sequence: Sequence,
@@ -36,6 +58,12 @@ pub struct DbIterator {
     saved_value: Vec<u8>,
     seek_key: Vec<u8>,
     error: Option<Error>,
+    /// Set once its tree is closed.
+    closed: Arc<AtomicBool>,
+    /// Counts what it steps over, if its tree does something about that.
+    tally: Option<ScanTally>,
+    /// Ranges that cannot be read, if there are any.
+    unreadable: Option<Box<Unreadable>>,
     /// Keeps alive what the source reads from.
     _pinned: Box<dyn std::any::Any + Send>,
 }
@@ -65,8 +93,86 @@ impl DbIterator {
             saved_value: Vec::new(),
             seek_key: Vec::new(),
             error: None,
+            closed: Arc::default(),
+            tally: None,
+            unreadable: None,
             _pinned: pinned,
         }
+    }
+
+    /// Ends with [`Error::Closed`] once `closed` is set, and reports what it steps over.
+    pub(crate) fn of_tree(self, closed: Arc<AtomicBool>, tally: Option<ScanTally>) -> Self {
+        DbIterator { closed, tally, ..self }
+    }
+
+    /// This walk, which ends where it comes to one of these ranges.
+    pub(crate) fn without(mut self, ranges: UnreadableRanges) -> Self {
+        if !ranges.is_empty() {
+            self.unreadable = Some(Box::new(Unreadable { ranges, stopped_at: None }));
+        }
+        self
+    }
+
+    /// First and last key of the range that ended the walk because it cannot be read.
+    pub fn unreadable_range(&self) -> Option<(&[u8], &[u8])> {
+        let unreadable = self.unreadable.as_ref()?;
+        unreadable.ranges.keys(unreadable.stopped_at?)
+    }
+
+    /// Goes on behind the range that ended the walk, in its direction. Does nothing, and returns false, where the walk did
+    /// not end at such a range.
+    pub fn skip_unreadable(&mut self) -> bool {
+        let Some((first, last)) = self.unreadable_range().map(|(first, last)| (first.to_vec(), last.to_vec())) else {
+            return false;
+        };
+        match self.direction {
+            Direction::Forward => {
+                let mut next = last;
+                next.push(0);
+                self.seek(&next);
+            }
+            Direction::Backward => self.seek_before(&first),
+        }
+        true
+    }
+
+    /// Ends a walk forward that has come from `from`, included, to where it stands, if it passed a range that cannot be read.
+    fn stop_forward(&mut self, from: &[u8]) {
+        let Some(unreadable) = self.unreadable.as_ref().filter(|_| self.status().is_ok()) else { return };
+        let to = self.valid.then(|| key::user_key(self.source.key()));
+        let stop = unreadable.ranges.on_way_forward(from, to, self.upper_bound.as_deref());
+        self.stop_at(stop);
+    }
+
+    /// The same of a walk backward. Without `from` it came from the end.
+    fn stop_backward(&mut self, from: Option<&[u8]>, is_included: bool) {
+        let Some(unreadable) = self.unreadable.as_ref().filter(|_| self.status().is_ok()) else { return };
+        let to = self.valid.then_some(self.saved_key.as_slice());
+        let stop = unreadable.ranges.on_way_backward(from, is_included, to, self.lower_bound.as_deref());
+        self.stop_at(stop);
+    }
+
+    fn stop_at(&mut self, stop: Option<usize>) {
+        let Some(unreadable) = &mut self.unreadable else { return };
+        unreadable.stopped_at = stop;
+        if let Some(error) = stop.and_then(|index| unreadable.ranges.error(index)) {
+            self.valid = false;
+            self.error = Some(error);
+        }
+    }
+
+    /// To the last key before `end`, within the lower bound.
+    fn seek_before(&mut self, end: &[u8]) {
+        self.begin(Direction::Backward);
+        if self.ends_with_database() {
+            return;
+        }
+        // Everything before the newest possible version of the key.
+        self.seek_key.clear();
+        key::append_internal_key(&mut self.seek_key, end, key::SEQUENCE_MAX, EntryKind::LARGEST);
+        self.source.seek_for_previous(&self.seek_key);
+        self.find_backward();
+        self.stop_backward(Some(end), false);
     }
 
     /// Stands on an entry.
@@ -112,25 +218,31 @@ impl DbIterator {
             }
             None => {
                 self.begin(Direction::Forward);
-                self.source.seek_to_first();
-                self.find_forward(false);
+                if !self.ends_with_database() {
+                    self.source.seek_to_first();
+                    self.find_forward(false);
+                    self.stop_forward(&[]);
+                }
             }
         }
     }
 
     /// To the last key within the bounds.
     pub fn seek_to_last(&mut self) {
-        self.begin(Direction::Backward);
-        match &self.upper_bound {
+        match self.upper_bound.take() {
             Some(upper) => {
-                // Everything before the newest possible version of the bound.
-                self.seek_key.clear();
-                key::append_internal_key(&mut self.seek_key, upper, key::SEQUENCE_MAX, EntryKind::LARGEST);
-                self.source.seek_for_previous(&self.seek_key);
+                self.seek_before(&upper);
+                self.upper_bound = Some(upper);
             }
-            None => self.source.seek_to_last(),
+            None => {
+                self.begin(Direction::Backward);
+                if !self.ends_with_database() {
+                    self.source.seek_to_last();
+                    self.find_backward();
+                    self.stop_backward(None, true);
+                }
+            }
         }
-        self.find_backward();
     }
 
     /// To the first key at or after `target`, within the bounds.
@@ -150,18 +262,23 @@ impl DbIterator {
             return self.seek_to_last();
         }
         self.begin(Direction::Backward);
+        if self.ends_with_database() {
+            return;
+        }
         self.seek_key.clear();
         key::append_internal_key(&mut self.seek_key, target, 0, 0);
         self.source.seek_for_previous(&self.seek_key);
         self.find_backward();
+        self.stop_backward(Some(target), true);
     }
 
     /// To the next key. Does nothing when not valid.
     #[inline]
     pub fn next(&mut self) {
-        if !self.valid {
+        if !self.valid || self.ends_with_database() {
             return;
         }
+        let from = self.unreadable.is_some().then(|| self.key().to_vec());
         if self.direction == Direction::Backward {
             // The source stands before the entry's versions, or nowhere: go back to them.
             self.direction = Direction::Forward;
@@ -174,13 +291,17 @@ impl DbIterator {
             self.source.next();
         }
         self.find_forward(true);
+        if let Some(from) = from {
+            self.stop_forward(&from);
+        }
     }
 
     /// To the previous key. Does nothing when not valid.
     pub fn previous(&mut self) {
-        if !self.valid {
+        if !self.valid || self.ends_with_database() {
             return;
         }
+        let from = self.unreadable.is_some().then(|| self.key().to_vec());
         if self.direction == Direction::Forward {
             self.direction = Direction::Backward;
             self.saved_key.clear();
@@ -190,20 +311,40 @@ impl DbIterator {
             self.source.seek_for_previous(&self.seek_key);
         }
         self.find_backward();
+        if let Some(from) = from {
+            self.stop_backward(Some(&from), false);
+        }
     }
 
     fn begin(&mut self, direction: Direction) {
         self.direction = direction;
         self.error = None;
         self.valid = false;
+        if let Some(unreadable) = &mut self.unreadable {
+            unreadable.stopped_at = None;
+        }
+    }
+
+    /// Invalid and with an error, if the database was closed: what it reads from may be gone.
+    #[inline]
+    fn ends_with_database(&mut self) -> bool {
+        let is_closed = self.closed.load(Ordering::Acquire);
+        if is_closed {
+            (self.valid, self.error) = (false, Some(Error::Closed));
+        }
+        is_closed
     }
 
     fn seek_unbounded(&mut self, target: &[u8]) {
         self.begin(Direction::Forward);
+        if self.ends_with_database() {
+            return;
+        }
         self.seek_key.clear();
         key::append_internal_key(&mut self.seek_key, target, self.sequence, EntryKind::LARGEST);
         self.source.seek(&self.seek_key);
         self.find_forward(false);
+        self.stop_forward(target);
     }
 
     /// From where the source stands, to the first visible live entry. `skipping` passes over
@@ -226,6 +367,9 @@ impl DbIterator {
                         return;
                     }
                     Some(EntryKind::Delete) => {
+                        if let Some(tally) = &mut self.tally {
+                            tally.note_deletion(internal, self.source.block());
+                        }
                         self.saved_key.clear();
                         self.saved_key.extend_from_slice(user);
                         skipping = true;
@@ -233,6 +377,9 @@ impl DbIterator {
                     }
                     None => return self.refuse_kind(),
                 }
+            }
+            if let Some(tally) = &mut self.tally {
+                tally.skip();
             }
             steps = if visible && !repeated { 0 } else { steps + 1 };
             if steps > STEPS_BEFORE_SEEK {
@@ -250,43 +397,85 @@ impl DbIterator {
         }
     }
 
-    /// From where the source stands, backwards over all versions of a key to its newest visible
-    /// one; stands before them afterwards.
+    /// From where the source stands, backward to the first key whose newest visible version is a value; stands before all versions
+    /// of the key afterwards.
     fn find_backward(&mut self) {
         self.valid = false;
-        let mut live = false;
-        let mut found = false;
         while self.source.valid() {
-            let internal = self.source.key();
-            let user = key::user_key(internal);
+            let user = key::user_key(self.source.key());
             if self.lower_bound.as_deref().is_some_and(|lower| user < lower) {
-                break;
+                return;
             }
-            if found && user != self.saved_key.as_slice() {
-                if live {
-                    break;
+            self.saved_key.clear();
+            self.saved_key.extend_from_slice(user);
+            match self.pass_versions_backward() {
+                Ok(is_live) if is_live => {
+                    self.valid = self.source.status().is_ok();
+                    return;
                 }
-                found = false;
+                Ok(_) => {}
+                Err(UnknownKind) => return self.refuse_kind(),
             }
-            if key::sequence(internal) <= self.sequence {
-                if !found {
-                    self.saved_key.clear();
-                    self.saved_key.extend_from_slice(user);
-                }
-                found = true;
-                match EntryKind::from_number(key::kind_number(internal)) {
-                    Some(EntryKind::Put) => {
-                        live = true;
-                        self.saved_value.clear();
-                        self.saved_value.extend_from_slice(self.source.value());
-                    }
-                    Some(EntryKind::Delete) => live = false,
-                    None => return self.refuse_kind(),
-                }
+        }
+    }
+
+    /// Passes all versions of `saved_key`, from the oldest to the newest, and keeps the value of the newest visible one. True if that
+    /// one is a value. Steps over a few versions; seeks to the newest visible one, and then before all of them, if there are more.
+    fn pass_versions_backward(&mut self) -> Result<bool, UnknownKind> {
+        let mut is_live = false;
+        for _ in 0..=STEPS_BEFORE_SEEK {
+            if !self.stands_on_saved_key() {
+                return Ok(is_live);
+            }
+            // Versions come from the oldest to the newest: none behind the first invisible one is visible.
+            if key::sequence(self.source.key()) <= self.sequence {
+                is_live = self.keep_version()?;
+            }
+            if let Some(tally) = self.tally.as_mut().filter(|_| !is_live) {
+                tally.skip();
             }
             self.source.previous();
         }
-        self.valid = live && self.source.status().is_ok();
+        if !self.stands_on_saved_key() {
+            return Ok(is_live);
+        }
+        if key::sequence(self.source.key()) <= self.sequence {
+            self.seek_key.clear();
+            key::append_internal_key(&mut self.seek_key, &self.saved_key, self.sequence, EntryKind::LARGEST);
+            self.source.seek(&self.seek_key);
+            if self.stands_on_saved_key() {
+                is_live = self.keep_version()?;
+            }
+        }
+        if self.source.status().is_ok() {
+            self.seek_key.clear();
+            key::append_internal_key(&mut self.seek_key, &self.saved_key, key::SEQUENCE_MAX, EntryKind::LARGEST);
+            self.source.seek_for_previous(&self.seek_key);
+        }
+        Ok(is_live)
+    }
+
+    #[inline]
+    fn stands_on_saved_key(&self) -> bool {
+        self.source.valid() && key::user_key(self.source.key()) == self.saved_key.as_slice()
+    }
+
+    /// Keeps the value of the version the source stands on. True if it is a value.
+    fn keep_version(&mut self) -> Result<bool, UnknownKind> {
+        match EntryKind::from_number(key::kind_number(self.source.key())) {
+            Some(EntryKind::Put) => {
+                self.saved_value.clear();
+                self.saved_value.extend_from_slice(self.source.value());
+                Ok(true)
+            }
+            Some(EntryKind::Delete) => {
+                if let Some(tally) = &mut self.tally {
+                    tally.note_deletion(self.source.key(), self.source.block());
+                }
+                Ok(false)
+            }
+            None => Err(UnknownKind),
+        }
     }
 
     fn refuse_kind(&mut self) {
@@ -302,83 +491,4 @@ impl DbIterator {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::merge::testing::VectorIterator;
-    use std::collections::BTreeMap;
-    use varve_env::Random;
-
-    #[test]
-    fn walks_agree_with_a_map_at_every_sequence_and_bound() {
-        for seed in 0..120 {
-            let mut random = Random::seeded(seed);
-            let mut entries = Vec::new();
-            let mut history: Vec<(u64, Option<Vec<u8>>)> = Vec::new();
-            for sequence in 1..=1 + random.below(80) {
-                let user = random.below(12);
-                let value = (random.below(3) > 0).then(|| vec![sequence as u8; random.below(5) as usize]);
-                let mut internal = Vec::new();
-                key::append_internal_key(
-                    &mut internal,
-                    format!("{user:02}").as_bytes(),
-                    sequence,
-                    u8::from(value.is_some()),
-                );
-                entries.push((internal, value.clone().unwrap_or_default()));
-                history.push((user, value));
-            }
-            let at = random.below(history.len() as u64 + 1);
-            let mut map = BTreeMap::new();
-            for (user, value) in &history[..at as usize] {
-                let name = format!("{user:02}").into_bytes();
-                match value {
-                    Some(value) => map.insert(name, value.clone()),
-                    None => map.remove(&name),
-                };
-            }
-            let bound =
-                |random: &mut Random| (random.below(3) == 0).then(|| format!("{:02}", random.below(13)).into_bytes());
-            let (lower, upper) = (bound(&mut random), bound(&mut random));
-            map.retain(|name, _| {
-                lower.as_ref().is_none_or(|lower| name >= lower) && upper.as_ref().is_none_or(|upper| name < upper)
-            });
-            let mut walk =
-                DbIterator::new(Box::new(VectorIterator::new(entries)), at, lower.clone(), upper.clone(), Box::new(()));
-            let pairs: Vec<(Vec<u8>, Vec<u8>)> = map.into_iter().collect();
-            let mut model: Option<usize> = None;
-            for step in 0..200 {
-                let target = format!("{:02}", random.below(14)).into_bytes();
-                match random.below(8) {
-                    0 => {
-                        walk.seek_to_first();
-                        model = (!pairs.is_empty()).then_some(0);
-                    }
-                    1 => {
-                        walk.seek_to_last();
-                        model = pairs.len().checked_sub(1);
-                    }
-                    2 => {
-                        walk.seek(&target);
-                        let position = pairs.partition_point(|pair| pair.0 < target);
-                        model = (position < pairs.len()).then_some(position);
-                    }
-                    3 => {
-                        walk.seek_for_previous(&target);
-                        model = pairs.partition_point(|pair| pair.0 <= target).checked_sub(1);
-                    }
-                    4 | 5 => {
-                        walk.next();
-                        model = model.and_then(|position| (position + 1 < pairs.len()).then_some(position + 1));
-                    }
-                    _ => {
-                        walk.previous();
-                        model = model.and_then(|position| position.checked_sub(1));
-                    }
-                }
-                let expected = model.map(|position| (pairs[position].0.as_slice(), pairs[position].1.as_slice()));
-                let found = walk.valid().then(|| (walk.key(), walk.value()));
-                assert_eq!(found, expected, "seed {seed} step {step} bounds {lower:?} {upper:?} at {at}");
-            }
-        }
-    }
-}
+mod tests;

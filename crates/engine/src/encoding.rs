@@ -43,6 +43,11 @@ pub(crate) fn append_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Bytes of `value` as a varint.
+pub(crate) fn varint_bytes(value: u64) -> u64 {
+    u64::from((u64::BITS - value.leading_zeros()).max(1).div_ceil(7))
+}
+
 /// Appends `bytes` as a string.
 #[inline]
 pub(crate) fn append_string(out: &mut Vec<u8>, bytes: &[u8]) {

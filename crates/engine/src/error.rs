@@ -67,6 +67,11 @@ pub enum Error {
     Closed,
     #[error("'{store}' was opened for reading only; open it for writing to {operation}")]
     ReadOnly { store: String, operation: &'static str },
+    /// The newest version of a key in this range, both ends inclusive, may be in a table that is not there.
+    #[error(
+        "keys from '{}' to '{}' cannot be read, as their table '{file}' is not there ({error}); keys outside that range can", first.escape_ascii(), last.escape_ascii()
+    )]
+    Unreadable { file: String, first: Vec<u8>, last: Vec<u8>, error: Box<StoreError> },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -92,6 +97,7 @@ impl Error {
             Error::OutOfSpace { .. } => ErrorKind::NoSpace,
             Error::Closed => ErrorKind::Closed,
             Error::ReadOnly { .. } => ErrorKind::ReadOnly,
+            Error::Unreadable { .. } => ErrorKind::Io,
             // What the engine asks for was once there: a file that is too short lost something.
             Error::Store(StoreError::PastEnd { .. }) => ErrorKind::Corruption,
             Error::Store(error) => match error.kind() {

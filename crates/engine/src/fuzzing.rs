@@ -6,7 +6,9 @@ use crate::db_iterator::DbIterator;
 use crate::iterator::InternalIterator;
 use crate::key;
 use crate::memory_file::MemoryFile;
-use crate::table::{KeyOrder, ReadContext, Readahead, Table, TableIteratorOptions, TableReadOptions, key_hash};
+use crate::table::{
+    KeyOrder, ReadContext, Readahead, SalvagedTable, Table, TableIteratorOptions, TableReadOptions, key_hash,
+};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use varve_env::Env;
@@ -37,8 +39,24 @@ pub fn table(bytes: &[u8]) {
     let mut sealed = bytes.to_vec();
     crate::table::fuzzing::seal(&mut sealed);
     whole_table(&sealed);
+    salvage(bytes);
+    salvage(&sealed);
     crate::table::fuzzing::walk_block(bytes);
     crate::table::fuzzing::parts(bytes);
+}
+
+/// Searches the bytes for blocks of the table that they say they are.
+fn salvage(bytes: &[u8]) {
+    let file = MemoryFile::of(bytes.to_vec()).reader();
+    let Ok(Some(salvaged)) = SalvagedTable::search(&*file, |_| true, None, &IoContext::default()) else { return };
+    let mut last: Vec<u8> = Vec::new();
+    let taken = salvaged.for_each(|internal, _| {
+        assert!(last.is_empty() || key::compare(&last, internal).is_lt(), "entries are in order");
+        last = internal.to_vec();
+        Ok(())
+    });
+    assert!(taken.is_ok());
+    let _ = (salvaged.lost(None), salvaged.lost(Some((&last, &last))));
 }
 
 /// Opens the bytes as a table, walks it both ways, looks keys up, and verifies it.

@@ -33,6 +33,7 @@ mod operation;
 mod options;
 mod policy;
 mod repair;
+mod scans;
 mod scheduler;
 mod shape;
 mod slot;
@@ -45,6 +46,7 @@ mod table;
 mod test_store;
 mod throttle;
 mod tree;
+mod unreadable;
 mod value;
 
 pub use batch::{BatchEntries, BatchEntry, WriteBatch};
@@ -55,7 +57,7 @@ pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use operation::{ReadOptions, WriteOptions};
 pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
-pub use repair::{RepairAction, RepairPlan, RepairReport, RepairStep};
+pub use repair::{RepairAction, RepairPlan, RepairReport, RepairSpace, RepairStep};
 pub use snapshot::Snapshot;
 pub use statistics::{
     CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState,

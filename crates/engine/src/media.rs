@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::options::Options;
 use std::sync::Arc;
-use varve_store::{FileStore, Finding};
+use varve_store::{FileStore, Finding, OpenOptions, StoreErrorKind};
 
 /// The media of one database, as a bundle of optional parts. A tree takes the parts it needs, and refuses media without one of
 /// them with [`Error::MissingPart`].
@@ -61,5 +61,14 @@ impl FileMedia {
 
     pub(crate) fn log_store(&self) -> &Arc<dyn FileStore> {
         self.logs.as_ref().unwrap_or(&self.files)
+    }
+}
+
+/// A name that is in no listing is that of no file, unless its store says otherwise: a store of which a device is missing cannot
+/// know.
+pub(crate) fn check_absent(store: &dyn FileStore, name: &str) -> Result<(), Error> {
+    match store.open(name, &OpenOptions::default()) {
+        Err(error) if error.kind() != StoreErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
     }
 }

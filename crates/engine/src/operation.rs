@@ -20,7 +20,7 @@ pub struct ReadOptions<'a> {
     pub snapshot: Option<&'a Snapshot>,
     /// Keep blocks that were read in the block cache.
     pub fill_cache: bool,
-    /// Verify checksums of blocks read from the medium; unset follows the database's options.
+    /// Verify checksums of blocks read from the medium or where they are mapped into memory; unset follows the database's options.
     pub verify_checksums: Option<bool>,
     /// Iterators: first key, inclusive.
     pub lower_bound: Option<Vec<u8>>,

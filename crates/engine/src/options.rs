@@ -131,13 +131,13 @@ described_options! {
         /// urgent as they are more than that, as RocksDB counts. Where `max_size_amplification_percent` lets levels gather,
         /// tables alone count.
         level0_score_by_bytes: bool = false, "false", Truth;
-        /// Tables in level 0 at which writes are slowed.
+        /// Tables in level 0 at which writes are slowed; at least `level0_file_num_compaction_trigger`.
         level0_slowdown_writes_trigger: usize = 20, "20", Tables;
-        /// Tables in level 0 at which writes stop.
+        /// Tables in level 0 at which writes stop; at least `level0_slowdown_writes_trigger`.
         level0_stop_writes_trigger: usize = 36, "36", Tables;
         /// Bytes awaiting compaction at which writes are slowed; 0 is never.
         soft_pending_compaction_bytes_limit: u64 = 64 << 30, "64GiB", Bytes;
-        /// Bytes awaiting compaction at which writes stop; 0 is never.
+        /// Bytes awaiting compaction at which writes stop, at least `soft_pending_compaction_bytes_limit`; 0 is never.
         hard_pending_compaction_bytes_limit: u64 = 256 << 30, "256GiB", Bytes;
         /// Trees of two levels: tables of level 0 that one compaction takes.
         max_level0_compaction_tables: usize = 8, "8", Tables;
@@ -174,7 +174,8 @@ described_options! {
         /// Space on the medium that puts leave for deletes and compactions, beside what memtables will become, so that a full
         /// one can be emptied; deletes leave a quarter of it, half where tables have no size of their own. Unset picks five
         /// tables where these have (bands), elsewhere eight, a sixteenth of the medium at most unless one value is larger
-        /// than tables there; 0 leaves none.
+        /// than tables there; 0 leaves none. With `tree=memory` it is what puts leave for deletes; the space for rewriting the log is
+        /// left in any case.
         compaction_buffer_size: Option<u64> = None, "unset", Bytes, "unset is five tables (bands), elsewhere eight, a sixteenth of the medium at most";
         /// Flushes and compactions at once.
         max_background_jobs: usize = 2, "2", Jobs;
@@ -204,7 +205,8 @@ described_options! {
         /// Bytes of unsynced writes the log may hold back in the process before it hands them to the
         /// store; 0 hands over every write. What is held back is lost when the process is killed, and
         /// never when it ends by closing the database. Unset picks 0 where handing over is a copy (a
-        /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1).
+        /// directory), and 1 MiB where it is a request to a device (SMRDB, section 4.1). Over a write buffer (`buffer`) a killed
+        /// process loses unsynced writes even with 0, in every tree: until a sync only the process knows where they are.
         log_buffer_size: Option<usize> = None, "unset", Bytes, "unset is 0 in a directory, 1MiB where handing over is a request to a device";
         /// Bytes of unsynced writes that may be on their way to the store, beside the log buffer, while writers go on (one
         /// piece that is larger may be alone); what is on its way is lost as the log buffer is. 0 lets the writer that
@@ -217,7 +219,8 @@ described_options! {
         /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
         /// unset picks 256 KiB, or what compactions read ahead if that is less.
         iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
-        /// Bytes iterators read of a table at once when they begin to read ahead of it; doubles up to `iterator_readahead_size`. Unset
+        /// Bytes iterators read of a table at once when they begin to read ahead of it; doubles up to `iterator_readahead_size`, and is
+        /// that if it is larger. Unset
         /// picks 64 KiB on rotational media, where that takes hardly longer than a block and the next read as long again, and 16 KiB
         /// elsewhere; 0 reads block by block.
         initial_auto_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 64KiB on rotational media, 16KiB elsewhere";
@@ -227,7 +230,8 @@ described_options! {
         /// Read tables past the operating system's cache.
         use_direct_reads: bool = false, "false", Truth;
         /// Read tables that are not compressed where they lie in the operating system's cache, without a copy of them, on media that
-        /// have that: a directory, not past its cache. Each block is checked when it is first read after its table was opened.
+        /// have that: a directory, not past its cache. With `verify_checksums` the checksum of a block is verified with every read of it,
+        /// because its pages may leave memory and be read again from the medium; blocks in the block cache were verified when they got there.
         /// Installs a handler of the signal SIGBUS, which hands on what is not about these files: a page that cannot be
         /// read is an error, and no crash. Not for programs that want this signal for themselves.
         allow_mmap_reads: bool = true, "true", Truth;
@@ -237,7 +241,7 @@ described_options! {
         allow_mmap_writes: bool = true, "true", Truth;
         /// Write tables past the operating system's cache.
         use_direct_io_for_flush_and_compaction: bool = false, "false", Truth;
-        /// Bytes per second flushes and compactions may write; 0 is no limit.
+        /// Bytes per second that flushes and compactions together may write, in steps of a tenth of a second; 0 is no limit.
         rate_limit_bytes_per_second: u64 = 0, "0", BytesPerSecond;
         /// Do flushes and compactions in small steps between the writes that come until their results are needed, instead
         /// of at once: for writes that are to take about the same time each. They go on at once while nobody writes, while
@@ -256,10 +260,10 @@ described_options! {
         max_write_stall_ms: u64 = 0, "0", Milliseconds;
         /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
         delayed_write_rate: u64 = 16 << 20, "16MiB", BytesPerSecond;
-        /// Verify checksums of blocks read by users (compactions always do).
+        /// Verify checksums of blocks that users read from the medium or where they are mapped into memory (compactions always verify).
         verify_checksums: bool = true, "true", Truth;
         /// Largest manifest before it is rewritten.
-        max_manifest_file_size: u64 = 64 << 20, "64MiB", Bytes, "a 128th of the medium at most, unless it likes tables of one size (bands)";
+        max_manifest_file_size: u64 = 64 << 20, "64MiB", Bytes, "a 128th of the medium at most";
         /// Run without background jobs' automatic compactions; flushes go on.
         disable_auto_compactions: bool = false, "false", Truth;
     }
@@ -319,12 +323,12 @@ impl Options {
     /// How iterators read ahead that do not say it themselves.
     pub(crate) fn iterator_readahead(&self, files: &StoreProperties) -> GrowingReadahead {
         let (blocks_before, first_bytes) = if files.rotational { (0, 64 << 10) } else { (2, 16 << 10) };
+        let usual_bytes = || self.compaction_readahead_bytes(files).min(256 << 10);
+        let max_bytes = self.iterator_readahead_size.unwrap_or_else(usual_bytes);
         GrowingReadahead {
             blocks_before: self.num_file_reads_for_auto_readahead.unwrap_or(blocks_before),
-            first_bytes: self.initial_auto_readahead_size.unwrap_or(first_bytes),
-            max_bytes: self
-                .iterator_readahead_size
-                .unwrap_or_else(|| self.compaction_readahead_bytes(files).min(256 << 10)),
+            first_bytes: self.initial_auto_readahead_size.unwrap_or(first_bytes).min(max_bytes),
+            max_bytes,
         }
     }
 
@@ -368,6 +372,21 @@ pub(crate) fn at_most(name: &str, value: u64, most: u64) -> Result<(), Error> {
         return Ok(());
     }
     let (what, reason) = (format!("option {name} = {value}"), format!("it must be at most {most}"));
+    Err(Error::InvalidArgument { what, reason })
+}
+
+/// Refuses an option that is below another one and contradicts it so, for the reason `why`.
+pub(crate) fn not_below(
+    (name, value): (&str, u64),
+    (other_name, other_value): (&str, u64),
+    why: &str,
+) -> Result<(), Error> {
+    if value >= other_value {
+        return Ok(());
+    }
+    let what = format!("option {name} = {value}");
+    let reason =
+        format!("it must be at least {other_name} = {other_value}, {why}; raise the former or lower the latter");
     Err(Error::InvalidArgument { what, reason })
 }
 

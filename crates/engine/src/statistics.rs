@@ -72,7 +72,7 @@ counters! {
     log_bytes: AtomicU64,
     /// Syncs of logs.
     log_syncs: AtomicU64,
-    /// Bytes of torn log tails, never acknowledged as durable, that opening dropped.
+    /// Bytes of torn log tails that opening dropped: nothing says that they were durable.
     recovery_dropped_bytes: AtomicU64,
     /// Tables flushed from memtables.
     flushes: AtomicU64,
@@ -116,6 +116,13 @@ counters! {
     gets_found: StripedCounter,
     /// Iterators made.
     iterators: StripedCounter,
+    /// Entries that iterators stepped over and did not show: deletions, what these delete, older versions, and versions that are
+    /// newer than what they read.
+    scan_skipped_entries: StripedCounter,
+    /// Flushes of memtables whose deletions scans stepped over again and again.
+    scan_flushes: AtomicU64,
+    /// Compactions of tables whose deletions scans stepped over again and again.
+    scan_compactions: AtomicU64,
 }
 
 impl Counters {

@@ -46,6 +46,13 @@ impl MemoryStore {
         MemoryStore { properties, ..store }
     }
 
+    /// A store on a device, where a flush is a request: logs hold back unsynced bytes.
+    pub(crate) fn holding_back() -> Self {
+        let store = MemoryStore::new();
+        let properties = StoreProperties { flush_is_device_request: true, ..store.properties.clone() };
+        MemoryStore { properties, ..store }
+    }
+
     /// Changes so far: creates, appends, flushes, syncs, finishes, renames, removes.
     pub(crate) fn changes(&self) -> usize {
         self.state.lock().changes
@@ -83,41 +90,54 @@ fn count_change(state: &Mutex<StoreState>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A file of a [`MemoryStore`] being written.
+/// A file of a [`MemoryStore`] being written. A store on a device holds back appended bytes until a flush.
 struct StoredFile {
     file: MemoryFile,
+    holds_back: bool,
+    held: Vec<u8>,
     state: Arc<Mutex<StoreState>>,
+}
+
+impl StoredFile {
+    fn hand_over(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        count_change(&self.state)?;
+        self.file.append(&std::mem::take(&mut self.held), context)
+    }
 }
 
 impl WritableFile for StoredFile {
     fn append(&mut self, data: &[u8], context: &IoContext) -> Result<(), StoreError> {
         count_change(&self.state)?;
-        self.file.append(data, context)
+        if !self.holds_back {
+            return self.file.append(data, context);
+        }
+        self.held.extend_from_slice(data);
+        Ok(())
     }
 
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        count_change(&self.state)?;
+        self.hand_over(context)?;
         self.file.flush(context)
     }
 
     fn write_back(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        count_change(&self.state)?;
+        self.hand_over(context)?;
         self.file.write_back(context)
     }
 
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
-        count_change(&self.state)?;
+        self.hand_over(context)?;
         self.file.sync(context)
     }
 
     fn set_level(&mut self, _: u8) {}
 
     fn size_bytes(&self) -> u64 {
-        WritableFile::size_bytes(&self.file)
+        WritableFile::size_bytes(&self.file) + self.held.len() as u64
     }
 
-    fn finish(self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
-        count_change(&self.state)?;
+    fn finish(mut self: Box<Self>, context: &IoContext) -> Result<(), StoreError> {
+        self.hand_over(context)?;
         Box::new(self.file).finish(context)
     }
 }
@@ -135,7 +155,12 @@ impl FileStore for MemoryStore {
         count_change(&self.state)?;
         let file = MemoryFile::default();
         self.state.lock().files.insert(name.to_string(), file.clone());
-        Ok(Box::new(StoredFile { file, state: self.state.clone() }))
+        Ok(Box::new(StoredFile {
+            file,
+            holds_back: self.properties.flush_is_device_request,
+            held: Vec::new(),
+            state: self.state.clone(),
+        }))
     }
 
     fn open(&self, name: &str, _: &OpenOptions) -> Result<Arc<dyn ReadableFile>, StoreError> {
@@ -180,6 +205,10 @@ impl FileStore for MemoryStore {
 
     fn space(&self) -> Result<Space, StoreError> {
         Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX, reserve_bytes: 0, block_bytes: 1 })
+    }
+
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     fn hint(&self, _: &Hint<'_>) {}

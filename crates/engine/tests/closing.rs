@@ -290,6 +290,7 @@ fn closing_ends_writers_that_are_slowed() {
     for tree in TreeKind::OF_TABLES {
         let slowed = Options {
             delayed_write_rate: 1,
+            level0_file_num_compaction_trigger: 1,
             level0_slowdown_writes_trigger: 1,
             rate_limit_bytes_per_second: SLOWEST,
             ..options(tree)

@@ -14,6 +14,9 @@ mod options;
 mod registers;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use medium::{Image, Kind, Recorder};
 use options::short_option_set;
@@ -23,7 +26,7 @@ use seeds::{Reached, run_seeds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Options, ReadOptions, Snapshot, TreeKind, Value, WriteBatch, WriteOptions};
+use varve_engine::{Db, Options, ReadOptions, Snapshot, Value, WriteBatch, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 
 /// Clients of a history.
@@ -58,8 +61,7 @@ fn simulation(seed: u64) -> Env {
 fn draw(seed: u64) -> (Kind, Options) {
     let mut random = Random::named(seed, "concurrency");
     let kind = KINDS[random.index(KINDS.len())];
-    let of_tables = TreeKind::OF_TABLES[random.index(2)];
-    let tree = if seed % 7 == 6 { TreeKind::Memory } else { of_tables };
+    let tree = trees::draw(&mut random);
     (kind, short_option_set(tree, seed))
 }
 

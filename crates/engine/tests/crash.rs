@@ -18,6 +18,9 @@ mod parallel;
 mod seeds;
 #[path = "suite/totals.rs"]
 mod totals;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, Step};
 use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Point, Recorder, check_ballast, imr_kinds};
@@ -156,7 +159,7 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
     let Run { points, strain, work, written_bytes } = run(kind, seed, history, faults);
     let Work { flushes, range_flushes, compactions, pieces, bursts, log_waits } = work;
     let (flushes_min, compactions_min) = match history.options.tree {
-        TreeKind::Memory => (0, 4),
+        tree if !trees::fixture(tree).has_tables => (0, 4),
         _ if kind.is_imr() => (4, 2),
         _ => (8, 4),
     };
@@ -446,10 +449,10 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
     let mut kinds = medium::kinds(|_| true);
     kinds.push(imr_kinds()[random.index(imr_kinds().len())]);
     let kind = kinds[random.index(kinds.len())];
-    let tree = TreeKind::OF_TABLES[random.index(2)];
+    let tree = trees::draw(&mut random);
     let drawn = short_option_set(tree, seed);
     // Little is written: tables are small where they come one by one.
-    let options = match drawn.compact_in_pieces && tree == TreeKind::TwoLevel {
+    let options = match drawn.compact_in_pieces && trees::fixture(tree).has_ranges_and_pieces {
         true => Options { target_file_size_base: 1 << 10, max_subcompactions: 1, ..drawn },
         false => drawn,
     };
@@ -737,57 +740,72 @@ fn logs_in_another_directory_survive_crashes_during_recovery() {
 }
 
 #[test]
-fn two_levels_survive_a_crash_at_every_point() {
-    for (kind, seed) in [(Kind::PLAIN, 90), (Kind::EXTENT, 91)] {
-        let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
+fn other_trees_survive_a_crash_at_every_point() {
+    for ((kind, tree), seed) in
+        trees::on(&[Kind::PLAIN, Kind::EXTENT], trees::others_with_tables()).into_iter().zip(90..)
+    {
+        let history = History::new(seed, 100, UNIVERSE).in_tree(tree);
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 1500);
     }
 }
 
 #[test]
-fn two_levels_survive_crashes_during_recovery() {
-    crash_during_recovery(Kind::PLAIN, 92, History::new(92, 100, UNIVERSE).in_tree(TreeKind::TwoLevel), 20);
+fn other_trees_survive_crashes_during_recovery() {
+    for tree in trees::others_with_tables() {
+        crash_during_recovery(Kind::PLAIN, 92, History::new(92, 100, UNIVERSE).in_tree(tree), 20);
+    }
 }
 
 #[test]
-fn a_tree_in_memory_survives_a_crash_at_every_point() {
-    for (kind, seed) in [(Kind::PLAIN, 190), (Kind::EXTENT, 191), (Kind::PLAIN_LOGS_APART, 192)] {
-        let history = History::new(seed, 100, UNIVERSE).in_tree(TreeKind::Memory);
+fn trees_without_tables_survive_a_crash_at_every_point() {
+    let kinds = [Kind::PLAIN, Kind::EXTENT, Kind::PLAIN_LOGS_APART];
+    for ((kind, tree), seed) in trees::on(&kinds, trees::without_tables()).into_iter().zip(190..) {
+        let history = History::new(seed, 100, UNIVERSE).in_tree(tree);
         assert!(crash_at_every_point_in_turn(kind, seed, history, 3) > 500);
     }
 }
 
 #[test]
-fn a_tree_in_memory_survives_crashes_during_recovery() {
-    crash_during_recovery(Kind::PLAIN, 193, History::new(193, 100, UNIVERSE).in_tree(TreeKind::Memory), 20);
+fn trees_without_tables_survive_crashes_during_recovery() {
+    for tree in trees::without_tables() {
+        crash_during_recovery(Kind::PLAIN, 193, History::new(193, 100, UNIVERSE).in_tree(tree), 20);
+    }
 }
 
 #[test]
 fn band_survives_a_crash_at_every_point() {
     crash_at_every_point(Kind::BAND, 15, History::new(15, 100, UNIVERSE), FaultPlan::default());
-    let history = History::new(17, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
-    assert!(crash_at_every_point_in_turn(Kind::BAND, 17, history, 3) > 1000);
+    for tree in trees::others_with_tables() {
+        let history = History::new(17, 100, UNIVERSE).in_tree(tree);
+        assert!(crash_at_every_point_in_turn(Kind::BAND, 17, history, 3) > 1000);
+    }
 }
 
 #[test]
 fn band_survives_crashes_during_recovery() {
     crash_during_recovery(Kind::BAND, 16, History::new(16, 80, UNIVERSE), 25);
-    crash_during_recovery(Kind::BAND, 18, History::new(18, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
+    for tree in trees::others_with_tables() {
+        crash_during_recovery(Kind::BAND, 18, History::new(18, 80, UNIVERSE).in_tree(tree), 15);
+    }
 }
 
 #[test]
 fn bands_of_variable_size_survive_a_crash_at_every_point() {
     let kind = Kind::VARIABLE_BANDS;
     assert!(crash_at_every_point_in_turn(kind, 93, History::new(93, 100, UNIVERSE), 3) > 1000);
-    let history = History::new(94, 100, UNIVERSE).in_tree(TreeKind::TwoLevel);
-    assert!(crash_at_every_point_in_turn(kind, 94, history, 3) > 1000);
+    for tree in trees::others_with_tables() {
+        let history = History::new(94, 100, UNIVERSE).in_tree(tree);
+        assert!(crash_at_every_point_in_turn(kind, 94, history, 3) > 1000);
+    }
 }
 
 #[test]
 fn bands_of_variable_size_survive_crashes_during_recovery() {
     let kind = Kind::VARIABLE_BANDS;
     crash_during_recovery(kind, 95, History::new(95, 80, UNIVERSE), 15);
-    crash_during_recovery(kind, 96, History::new(96, 80, UNIVERSE).in_tree(TreeKind::TwoLevel), 15);
+    for tree in trees::others_with_tables() {
+        crash_during_recovery(kind, 96, History::new(96, 80, UNIVERSE).in_tree(tree), 15);
+    }
 }
 
 /// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.

@@ -13,6 +13,9 @@ mod medium;
 #[path = "suite/outcome.rs"]
 #[allow(dead_code)]
 mod outcome;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use effects::effects;
 use history::{History, State, small_options};
@@ -46,7 +49,7 @@ fn run_with_fault(kind: Kind, history: &History, fault: Fault) -> Result<Outcome
     let image = Image::fresh(&env, kind);
     let injector = FaultInjector::new(&env, FaultPlan::of(fault.clone()));
     let mut outcome = run(&env, &image, &injector, history, MayLose::Unsynced)?;
-    let may_lose = matches!(fault.effect, FaultEffect::FailDroppingUnsynced(_));
+    let may_lose = fault.effect.drops_unsynced();
     let media = image.media(&env).map_err(|error| format!("the store does not open afterwards: {error}"))?;
     if kind.is_imr() {
         check_ballast(&**media.files.as_ref().expect("files"), FULL_DISK_BALLAST)?;
@@ -173,7 +176,7 @@ fn every_call_of_history_fails(kind: Kind, name: &str, history: History, stride:
     );
     assert!(!all.contains_key("InvalidArgument"), "a failing medium is no wrong argument: {all:?}");
     // A tree in memory reads when it is opened, and never again.
-    let kinds_min = if stride > 1 { 2 } else { 4 - usize::from(tree == TreeKind::Memory) };
+    let kinds_min = if stride > 1 { 2 } else { 4 - usize::from(!trees::fixture(tree).has_tables) };
     assert!(all.len() >= kinds_min, "too few kinds of errors: {all:?}");
     [without_fault, with_faults]
 }
@@ -190,9 +193,11 @@ fn every_call_of_extent_fails_once_and_for_good() {
 
 /// Of every policy, rewrite and place of the logs others, on disks that are nearly full.
 #[test]
-fn every_call_may_fail_in_two_levels() {
-    every_call_fails(Kind::PLAIN, TreeKind::TwoLevel, 7);
-    every_call_fails(Kind::EXTENT, TreeKind::TwoLevel, 23);
+fn every_call_may_fail_in_other_trees() {
+    for tree in trees::others_with_tables() {
+        every_call_fails(Kind::PLAIN, tree, 7);
+        every_call_fails(Kind::EXTENT, tree, 23);
+    }
 }
 
 /// Ranges of keys are flushed, compactions make one table after another part of the tree, and jobs move in bursts.
@@ -218,9 +223,11 @@ fn every_call_may_fail_where_ranges_are_flushed_and_merged_in_pieces() {
 }
 
 #[test]
-fn every_call_may_fail_in_a_tree_in_memory() {
-    every_call_fails(Kind::PLAIN, TreeKind::Memory, 1);
-    every_call_fails(Kind::EXTENT, TreeKind::Memory, 3);
+fn every_call_may_fail_in_trees_without_tables() {
+    for tree in trees::without_tables() {
+        every_call_fails(Kind::PLAIN, tree, 1);
+        every_call_fails(Kind::EXTENT, tree, 3);
+    }
 }
 
 #[test]
@@ -234,13 +241,13 @@ fn calls_of_interlaced_disks_fail_once_and_for_good() {
 #[test]
 fn every_call_of_band_fails_once_and_for_good() {
     every_call_fails(Kind::BAND, TreeKind::Leveled, 1);
-    every_call_fails(Kind::BAND, TreeKind::TwoLevel, 2);
+    trees::others_with_tables().for_each(|tree| every_call_fails(Kind::BAND, tree, 2));
 }
 
 #[test]
 fn calls_of_bands_of_variable_size_fail_once_and_for_good() {
     every_call_fails(Kind::VARIABLE_BANDS, TreeKind::Leveled, 3);
-    every_call_fails(Kind::VARIABLE_BANDS, TreeKind::TwoLevel, 5);
+    trees::others_with_tables().for_each(|tree| every_call_fails(Kind::VARIABLE_BANDS, tree, 5));
 }
 
 fn sync() -> WriteOptions {

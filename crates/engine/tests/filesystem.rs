@@ -588,6 +588,34 @@ fn small_media_are_filled_and_emptied_in_rounds() {
     assert!(!is_regular || (range_flushes >= 10 && pieces >= 10), "{range_flushes} range flushes, {pieces} pieces");
 }
 
+/// Merging two full tables may leave three. Compactions by hand of a full tree of two levels did so until no band was left.
+#[test]
+fn full_bands_of_two_levels_are_compacted() {
+    let (bands, variable) = ([8, 11, 17, 27], [3, 11]);
+    let of = |kind: Kind, seeds: &[u64]| seeds.iter().map(|seed| (kind, *seed)).collect::<Vec<_>>();
+    let mut compactions = 0;
+    for (kind, seed) in [of(Kind::BAND, &bands), of(Kind::VARIABLE_BANDS, &variable)].concat() {
+        let place = Place::Device(kind);
+        let draw = draw(place, seed);
+        assert_eq!(draw.options.tree, TreeKind::TwoLevel, "seed {seed}");
+        compactions += rounds(draw, seed, 2).expect("nothing is mounted").compactions;
+    }
+    assert!(compactions >= 6, "{compactions} compactions by hand");
+}
+
+/// Each thread of a compaction left a partly filled table, steps down of deletions took more bands than they freed, and a writer waited for
+/// a compaction that was no longer due when workers looked.
+#[test]
+fn full_bands_of_leveled_trees_come_back() {
+    let (bands, variable) = ([0, 10, 19, 37, 39, 46], [0, 6, 26, 31, 37]);
+    let of = |kind: Kind, seeds: &[u64]| seeds.iter().map(|seed| (kind, *seed)).collect::<Vec<_>>();
+    for (kind, seed) in [of(Kind::BAND, &bands), of(Kind::VARIABLE_BANDS, &variable)].concat() {
+        let draw = draw(Place::Device(kind), seed);
+        assert_eq!(draw.options.tree, TreeKind::Leveled, "seed {seed}");
+        rounds(draw, seed, 2).expect("nothing is mounted");
+    }
+}
+
 /// What a reader holds while compactions of a full medium run comes back when it is dropped, and what they left with it.
 #[test]
 fn deletes_are_taken_once_a_reader_is_gone_that_held_what_was_compacted() {

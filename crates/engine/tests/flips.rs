@@ -12,6 +12,9 @@ mod medium;
 mod options;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{State, small_options};
 use medium::{Image, Kind};
@@ -22,7 +25,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, TreeKind, WriteBatch, WriteOptions, repair};
+use varve_engine::{Db, Error, ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions, plan_repair, repair};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{
     BlockDevice, BlockDeviceExt, Capabilities, Counters, CrashDevice, CrashVariant, Device, Directory,
@@ -182,6 +185,17 @@ fn examine_with(env: &Env, image: &Image, options: &Options, model: &State) -> R
     Ok(met)
 }
 
+/// `met`, if the plan of a repair finds damage exactly where an opening, a read or a check did.
+fn agrees(env: &Env, image: &Image, met: Met) -> Result<Met, String> {
+    let planned = image.media(env).map_err(Error::from).and_then(|media| plan_repair(env, &media, &options()));
+    let finds = match &planned {
+        Ok(plan) => !plan.findings.is_empty(),
+        Err(error) => typed(error).map(|()| true)?,
+    };
+    let expected = met != Met::Unnoticed;
+    if finds == expected { Ok(met) } else { Err(format!("{met:?}, but a repair would say {planned:?}")) }
+}
+
 /// Calls `work` for every number below `count`, on several threads, and gathers what it says.
 fn in_parallel<T: Send + 'static>(count: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
     let env = Env::real();
@@ -275,7 +289,10 @@ fn every_byte_of_every_file_flipped_gives_an_error_or_the_right_answer() {
         let flipped = bytes[name][*offset as usize] ^ mask(*offset);
         overwrite(&directory, name, *offset, &[flipped]);
         let env = simulation(2);
-        examine(&env, &Image::plain(directory), &model)
+        let met = examine(&env, &Image::plain(directory), &model)?;
+        let directory = copy(&state);
+        overwrite(&directory, name, *offset, &[flipped]);
+        agrees(&simulation(2), &Image::plain(directory), met)
     });
     let mut by_file: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
     for ((name, offset), said) in places.iter().zip(said) {
@@ -452,14 +469,10 @@ fn flipped(kind: Kind, device: Device, offset: u64) -> Image {
 /// The same on bands, with both trees: the random-access region, tables and log bands.
 #[test]
 fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
-    for (seed, kind, tree, stride) in [
-        (30, Kind::BAND, TreeKind::Leveled, 2),
-        (31, Kind::BAND, TreeKind::TwoLevel, 2),
-        (33, Kind::VARIABLE_BANDS, TreeKind::Leveled, 5),
-        (34, Kind::VARIABLE_BANDS, TreeKind::TwoLevel, 5),
-        (35, Kind::BAND, TreeKind::Memory, 2),
-        (36, Kind::EXTENT, TreeKind::Memory, 2),
-    ] {
+    let mut all = trees::on(&[Kind::BAND, Kind::VARIABLE_BANDS], trees::with_tables());
+    all.extend(trees::on(&[Kind::BAND, Kind::EXTENT], trees::without_tables()));
+    for (seed, (kind, tree)) in (30..).zip(all) {
+        let stride = if kind == Kind::VARIABLE_BANDS { 5 } else { 2 };
         let env = simulation(seed);
         let image = Image::fresh(&Env::real(), kind);
         let with_tree = Options { tree, ..options() };
@@ -489,7 +502,7 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
 /// flipped, so that places which cannot be written are reached too.
 fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     let mut random = Random::named(seed, "flips");
-    let tree = TreeKind::OF_TABLES[random.index(2)];
+    let tree = trees::draw(&mut random);
     // What is not verified is taken as it is.
     let options = Options { verify_checksums: true, ..short_option_set(tree, seed) };
     let scale = [1, 4, 100][random.index(3)];

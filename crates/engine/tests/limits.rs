@@ -3,6 +3,9 @@
 #[path = "suite/medium.rs"]
 #[allow(dead_code)]
 mod medium;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use medium::{Image, Kind};
 use varve_engine::{
@@ -12,21 +15,19 @@ use varve_env::Env;
 
 /// Stores and trees on them. The logs of an interlaced disk have a device of their own, large enough for a log of the
 /// largest value here.
-const ON: [(Kind, TreeKind); 6] = [
-    (Kind::PLAIN, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::TwoLevel),
-    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
-    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
-    (Kind::KVIMR_LOGS_APART, TreeKind::Leveled),
-];
+fn with_tables() -> Vec<(Kind, TreeKind)> {
+    let mut all = trees::on(&[Kind::BAND, Kind::VARIABLE_BANDS], trees::with_tables());
+    all.extend([Kind::PLAIN, Kind::KVIMR_LOGS_APART].map(|kind| (kind, TreeKind::Leveled)));
+    all
+}
 
 /// Space of the devices: for hundreds of tables, and for values that fill hundreds of bands.
 const ROOM_BYTES: u64 = 64 << 20;
 
 #[test]
 fn keys_and_values_at_their_limits_survive_flushing_compacting_and_reopening() {
-    ON.into_iter().for_each(|(kind, tree)| keys_and_values_at_their_limits(kind, tree));
+    let others = trees::on(&[Kind::PLAIN, Kind::EXTENT], trees::without_tables());
+    with_tables().into_iter().chain(others).for_each(|(kind, tree)| keys_and_values_at_their_limits(kind, tree));
 }
 
 fn keys_and_values_at_their_limits(kind: Kind, tree: TreeKind) {
@@ -118,7 +119,7 @@ fn a_value_beyond_the_limit_is_refused_before_it_is_copied() {
 /// bounded by how many may be open. On devices fewer: 400.
 #[test]
 fn memory_of_tables_is_bounded_by_the_table_cache() {
-    for (kind, tree) in ON {
+    for (kind, tree) in with_tables() {
         let tables = if kind == Kind::PLAIN { 1600 } else { 400 };
         memory_of_tables_is_bounded(kind, tree, tables);
     }

@@ -14,6 +14,9 @@ mod history;
 mod medium;
 #[path = "suite/parallel.rs"]
 mod parallel;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, State, small_options};
 use medium::{CrashState, FULL_DISK_BALLAST, Image, Kind, Recorder, TRACK_BYTES, check_ballast};
@@ -29,16 +32,14 @@ use varve_store::{CreateOptions, FileKind, FileStore, OpenOptions};
 
 const UNIVERSE: u64 = 64;
 
-/// The stores that stand on devices, with the trees on them.
-const ON_DEVICES: [(Kind, TreeKind); 7] = [
-    (Kind::BAND, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::TwoLevel),
-    (Kind::KVIMR, TreeKind::Leveled),
-    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
-    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
-    (Kind::PLAIN, TreeKind::Memory),
-    (Kind::EXTENT, TreeKind::Memory),
-];
+/// The stores that stand on devices, with the trees on them, and trees without tables also in a directory.
+fn on_devices() -> Vec<(Kind, TreeKind)> {
+    let mut all = trees::on(&[Kind::BAND], trees::with_tables());
+    all.push((Kind::KVIMR, TreeKind::Leveled));
+    all.extend(trees::on(&[Kind::VARIABLE_BANDS], trees::with_tables()));
+    all.extend(trees::on(&[Kind::PLAIN, Kind::EXTENT], trees::without_tables()));
+    all
+}
 
 /// The variants in which point `number` is met.
 fn variants_at(kind: Kind, number: usize) -> Vec<(usize, CrashVariant)> {
@@ -191,7 +192,7 @@ fn a_checkpoint_survives_a_crash_at_every_point_or_does_not_open() {
 
 #[test]
 fn a_checkpoint_between_devices_survives_a_crash_at_every_point_or_does_not_open() {
-    for (seed, (kind, tree)) in (33..).zip(ON_DEVICES) {
+    for (seed, (kind, tree)) in (33..).zip(on_devices()) {
         let [complete, refused] = crash_during_checkpoint(kind, tree, seed);
         assert!(complete > 10 && refused > 10, "{kind:?} {tree:?}: {complete} complete, {refused} refused");
     }
@@ -316,7 +317,7 @@ fn crash_during_repair(kind: Kind, what: &str, seed: u64, damaged: &CrashState, 
     });
     let lost = newest.iter().filter(|(key, value)| expected.get(*key) != Some(value)).count();
     // A tree in memory has one log, and of that nothing behind the first damage.
-    let may_lose_all = options.tree == TreeKind::Memory && what.contains("log");
+    let may_lose_all = !trees::fixture(options.tree).has_tables && what.contains("log");
     let is_left = lost < newest.len() && !expected.is_empty();
     assert!(is_left || may_lose_all, "{what}: {lost} of {} keys lost", newest.len());
     let recorder = Arc::new(Recorder::default());
@@ -380,7 +381,7 @@ fn crash_during_repairs(seed: u64, kind: Kind, tree: TreeKind, close: bool, only
     let manifest = named("MANIFEST").pop().expect("a manifest");
     let log = named(".log").into_iter().max_by_key(|name| sizes[name]).expect("a log");
     let tables_min = match tree {
-        TreeKind::Memory => 0,
+        tree if !trees::fixture(tree).has_tables => 0,
         // Of the size of a band there are fewer.
         _ if [Kind::BAND, Kind::VARIABLE_BANDS].contains(&kind) => 3,
         _ => 4,
@@ -432,9 +433,9 @@ fn a_repair_cut_short_at_every_point_is_run_again_and_finds_the_same() {
 
 #[test]
 fn a_repair_on_a_device_cut_short_at_every_point_is_run_again_and_finds_the_same() {
-    for (seed, (kind, tree)) in (44..).zip(ON_DEVICES) {
+    for (seed, (kind, tree)) in (44..).zip(on_devices()) {
         let points = crash_during_repairs(seed, kind, tree, seed % 2 == 0, false);
-        let points_min = if tree == TreeKind::Memory { 50 } else { 200 };
+        let points_min = if !trees::fixture(tree).has_tables { 50 } else { 200 };
         assert!(points >= points_min, "{kind:?} {tree:?}: {points} points of repairs are too few");
     }
 }

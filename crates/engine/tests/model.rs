@@ -8,6 +8,9 @@ mod medium;
 #[allow(dead_code)]
 mod options;
 mod suite;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use medium::{Image, Kind, TRACK_BYTES, check_ballast, imr_kinds};
 use suite::Model;
@@ -239,8 +242,7 @@ fn histories_agree_with_a_map_on_interlaced_tracks() {
 #[test]
 fn histories_agree_with_a_map_on_bands() {
     let (mut flushes, mut compactions) = (0, 0);
-    for seed in 300..308 {
-        let tree = if seed % 2 == 0 { TreeKind::Leveled } else { TreeKind::TwoLevel };
+    for (seed, tree) in (300..308).zip(trees::with_tables().collect::<Vec<_>>().into_iter().cycle()) {
         for kind in [Kind::BAND, Kind::VARIABLE_BANDS] {
             let ran = run(seed, kind, options::option_set(tree, seed), 1500);
             flushes += ran.flushes;
@@ -252,10 +254,12 @@ fn histories_agree_with_a_map_on_bands() {
 }
 
 #[test]
-fn histories_agree_with_a_map_in_a_tree_in_memory() {
+fn histories_agree_with_a_map_in_trees_without_tables() {
     let kinds = [Kind::PLAIN, Kind::PLAIN_LOGS_APART, Kind::EXTENT, Kind::BAND, Kind::VARIABLE_BANDS];
-    for (seed, kind) in (400..410).zip(kinds.into_iter().cycle()) {
-        run(seed, kind, options::option_set(TreeKind::Memory, seed), 1500);
+    for tree in trees::without_tables() {
+        for (seed, kind) in (400..410).zip(kinds.into_iter().cycle()) {
+            run(seed, kind, options::option_set(tree, seed), 1500);
+        }
     }
 }
 

@@ -8,6 +8,9 @@ mod medium;
 mod options;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 #[path = "suite/watched_store.rs"]
 mod watched_store;
 
@@ -24,14 +27,12 @@ use varve_store::IoClass;
 use watched_store::{Append, WatchedStore};
 
 /// Stores and trees on them.
-const ON: [(Kind, TreeKind); 6] = [
-    (Kind::PLAIN, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::TwoLevel),
-    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
-    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
-    (Kind::KVIMR, TreeKind::Leveled),
-];
+fn on_stores() -> Vec<(Kind, TreeKind)> {
+    let mut all = vec![(Kind::PLAIN, TreeKind::Leveled)];
+    all.extend(trees::on(&[Kind::BAND, Kind::VARIABLE_BANDS], trees::with_tables()));
+    all.push((Kind::KVIMR, TreeKind::Leveled));
+    all
+}
 
 /// Space of an interlaced disk.
 const ROOM_BYTES: u64 = 4 << 20;
@@ -184,15 +185,15 @@ fn a_worker_that_panics_poisons_the_database_and_nobody_waits_for_it() {
     for seed in 0..4 {
         for class in [IoClass::Flush, IoClass::Compaction] {
             for workers in [1, 2, 4] {
-                a_worker_panics(&simulation(seed), ON[0], class, workers);
+                a_worker_panics(&simulation(seed), on_stores()[0], class, workers);
             }
         }
     }
     // On each device with other seeds.
-    for (seed, on) in (4..).zip(&ON[1..]) {
+    for (seed, on) in (4..).zip(on_stores().split_off(1)) {
         for class in [IoClass::Flush, IoClass::Compaction] {
             for workers in [1, 2, 4] {
-                a_worker_panics(&simulation(seed), *on, class, workers);
+                a_worker_panics(&simulation(seed), on, class, workers);
             }
         }
     }
@@ -202,7 +203,8 @@ fn a_worker_that_panics_poisons_the_database_and_nobody_waits_for_it() {
 fn a_worker_that_panics_poisons_the_database_under_any_options() {
     let test = ("panics", "a_worker_that_panics_poisons_the_database_under_any_options");
     run_seeds(test, 200_000, 40, &[("panics", 40)], |seed| {
-        let (kind, tree) = ON[(seed % ON.len() as u64) as usize];
+        let all = on_stores();
+        let (kind, tree) = all[(seed % all.len() as u64) as usize];
         let class = if seed % 4 < 2 { IoClass::Flush } else { IoClass::Compaction };
         a_worker_panics_with(&simulation(seed), kind, &short_option_set(tree, seed), class);
         Ok(Reached::from([("panics", 1)]))
@@ -213,9 +215,9 @@ fn a_worker_that_panics_poisons_the_database_under_any_options() {
 fn a_worker_that_panics_poisons_the_database_in_real_time_too() {
     for class in [IoClass::Flush, IoClass::Compaction] {
         for workers in [1, 2] {
-            a_worker_panics(&Env::real(), ON[0], class, workers);
+            a_worker_panics(&Env::real(), on_stores()[0], class, workers);
         }
-        a_worker_panics(&Env::real(), ON[2], class, 2);
+        a_worker_panics(&Env::real(), on_stores()[2], class, 2);
     }
 }
 
@@ -265,13 +267,13 @@ fn writers_behind_one_that_panics_are_told() {
     for seed in 0..8 {
         // The head of a record, and what follows it.
         for append in [0, 1] {
-            for on in ON {
+            for on in on_stores() {
                 a_writer_panics(&simulation(seed), on, seed % 2 == 0, append);
             }
         }
     }
-    for on in &ON[..3] {
-        a_writer_panics(&Env::real(), *on, false, 0);
-        a_writer_panics(&Env::real(), *on, true, 1);
+    for on in on_stores().into_iter().take(3) {
+        a_writer_panics(&Env::real(), on, false, 0);
+        a_writer_panics(&Env::real(), on, true, 1);
     }
 }

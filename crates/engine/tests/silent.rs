@@ -25,6 +25,9 @@ mod outcome;
 mod parallel;
 #[path = "suite/seeds.rs"]
 mod seeds;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, Step};
 use medium::{Image, Kind, imr_kinds};
@@ -36,7 +39,7 @@ use seeds::{Reached, run_seeds};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_engine::{Db, Error, ErrorKind, Options, TreeKind};
+use varve_engine::{Db, Error, ErrorKind, Options};
 use varve_env::{Env, Random, SimOptions};
 use varve_media::{Fault, FaultEffect, FaultInjector, FaultPlan, FaultTrigger, IoClass, Operation};
 
@@ -265,7 +268,7 @@ fn some_calls_lie(seed: u64) -> Result<Reached, String> {
     let mut kinds = medium::kinds(|kind| !kind.has_logs_apart() && kind != Kind::EXTENT_NEXT_FIT);
     kinds.push(interlaced);
     let kind = kinds[random.index(kinds.len())];
-    let tree = TreeKind::OF_TABLES[random.index(2)];
+    let tree = trees::draw(&mut random);
     let options = Options {
         // What is not verified is taken as it is.
         verify_checksums: true,
@@ -316,15 +319,22 @@ fn silent_faults_of_a_device_give_an_error_or_the_right_answer() {
 }
 
 #[test]
+fn silent_faults_of_trees_without_tables_give_an_error_or_the_right_answer() {
+    for (kind, tree) in trees::on(&[Kind::PLAIN, Kind::EXTENT], trees::without_tables()) {
+        every_call_lies(kind, history(160).in_tree(tree), 3);
+    }
+}
+
+#[test]
 fn silent_faults_of_a_zoned_device_give_an_error_or_the_right_answer() {
     every_call_lies(Kind::BAND, history(40), 11);
-    every_call_lies(Kind::BAND, history(40).in_tree(TreeKind::TwoLevel), 17);
+    trees::others_with_tables().for_each(|tree| every_call_lies(Kind::BAND, history(40).in_tree(tree), 17));
 }
 
 #[test]
 fn silent_faults_under_bands_of_variable_size_give_an_error_or_the_right_answer() {
     every_call_lies(Kind::VARIABLE_BANDS, history(40), 19);
-    every_call_lies(Kind::VARIABLE_BANDS, history(40).in_tree(TreeKind::TwoLevel), 23);
+    trees::others_with_tables().for_each(|tree| every_call_lies(Kind::VARIABLE_BANDS, history(40).in_tree(tree), 23));
 }
 
 #[test]

@@ -10,6 +10,9 @@ mod medium;
 #[path = "suite/outcome.rs"]
 #[allow(dead_code)]
 mod outcome;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, State, small_options};
 use medium::{BAND_BYTES, Image, Kind, Point, Recorder};
@@ -28,7 +31,7 @@ fn simulation(seed: u64) -> Env {
 /// Histories on devices from too small to large enough, whatever becomes of the writes.
 #[test]
 fn histories_on_nearly_full_bands_lose_nothing_that_was_acknowledged() {
-    for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
+    for tree in trees::with_tables() {
         let (mut refused, mut untroubled) = (0, 0);
         for (bands, seed) in
             (8..20).step_by(3).flat_map(|bands| (0..4).map(move |seed| (bands, 700 + 10 * bands + seed)))
@@ -239,7 +242,7 @@ fn fill_and_recover(kind: Kind, space_bytes: u64, tree: TreeKind, in_order: bool
 
 #[test]
 fn deletes_bring_back_the_space_of_a_device_out_of_bands() {
-    for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
+    for tree in trees::with_tables() {
         for (bands, in_order) in [12, 14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Wait, After::Compact, After::Reopen].into_iter().zip(0..) {
                 fill_and_recover(Kind::BAND, bands * BAND_BYTES, tree, in_order, after, 10 * bands + seed);
@@ -250,7 +253,7 @@ fn deletes_bring_back_the_space_of_a_device_out_of_bands() {
 
 #[test]
 fn deletes_bring_back_the_space_of_bands_of_variable_size() {
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([600, 620]) {
+    for (tree, seed) in trees::with_tables_and_seeds(600, 20) {
         for (bands, in_order) in [14, 24].into_iter().flat_map(|bands| [(bands, true), (bands, false)]) {
             for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(seed..) {
                 fill_and_recover(Kind::VARIABLE_BANDS, bands * BAND_BYTES, tree, in_order, after, bands + seed);
@@ -262,7 +265,7 @@ fn deletes_bring_back_the_space_of_bands_of_variable_size() {
 /// Values so large that a table has one or two, and most of its band is empty, yet nothing can be packed.
 #[test]
 fn large_values_fill_bands_and_make_no_work_without_end() {
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([400, 410]) {
+    for (tree, seed) in trees::with_tables_and_seeds(400, 10) {
         for (value_bytes, seed) in [BAND_BYTES / 4, BAND_BYTES / 7, BAND_BYTES / 12].into_iter().zip(seed..) {
             let mut filled = Filled::new(Kind::BAND, 20 * BAND_BYTES, tree, false, seed);
             filled.note = format!("{}, values of {value_bytes} bytes and more", filled.note);
@@ -283,7 +286,7 @@ fn large_values_fill_bands_and_make_no_work_without_end() {
 
 #[test]
 fn deletes_bring_back_the_space_of_a_full_disk() {
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip(0..) {
+    for (tree, seed) in trees::with_tables_and_seeds(0, 1) {
         for (after, seed) in [After::Nothing, After::Compact, After::Reopen].into_iter().zip(10 * seed..) {
             fill_and_recover(Kind::EXTENT, 2 << 20, tree, seed % 2 == 0, after, seed);
         }
@@ -294,7 +297,7 @@ fn deletes_bring_back_the_space_of_a_full_disk() {
 #[test]
 fn deletes_go_before_puts_that_wait_for_space() {
     let mut tried = 0;
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (800..830).map(move |seed| (tree, seed))) {
+    for (tree, seed) in trees::with_tables().flat_map(|tree| (800..830).map(move |seed| (tree, seed))) {
         let mut filled = Filled::new(Kind::BAND, 24 * BAND_BYTES, tree, false, seed);
         let (_, error) = filled.fill();
         assert_eq!(error.kind(), ErrorKind::NoSpace, "{}: {error}", filled.note);
@@ -342,7 +345,7 @@ fn deletes_go_before_puts_that_wait_for_space() {
 /// A group of writes that is refused for its puts is not refused for its deletes.
 #[test]
 fn deletes_beside_puts_that_are_refused_are_taken() {
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().flat_map(|tree| (500..506).map(move |seed| (tree, seed))) {
+    for (tree, seed) in trees::with_tables().flat_map(|tree| (500..506).map(move |seed| (tree, seed))) {
         let filled = Filled::new(Kind::BAND, 16 * BAND_BYTES, tree, false, seed);
         let (db, note) = (filled.db.clone(), filled.note.clone());
         let putters: Vec<_> = (0..3)
@@ -443,7 +446,7 @@ fn crash_while_space_comes_back(tree: TreeKind, in_order: bool, seed: u64) {
 
 #[test]
 fn what_was_synced_survives_crashes_while_space_comes_back() {
-    for (tree, seed) in TreeKind::OF_TABLES.into_iter().zip([300, 310]) {
+    for (tree, seed) in trees::with_tables_and_seeds(300, 10) {
         for (in_order, seed) in [true, false].into_iter().zip(seed..) {
             crash_while_space_comes_back(tree, in_order, seed);
         }

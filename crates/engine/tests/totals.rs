@@ -8,6 +8,9 @@ mod history;
 mod medium;
 #[path = "suite/totals.rs"]
 mod totals;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, Step, small_options};
 use medium::{Image, Kind};
@@ -87,7 +90,8 @@ fn run(kind: Kind, seed: u64, history: &History) -> (Totals, u64) {
 
 #[test]
 fn totals_are_those_of_all_openings_together() {
-    let kinds = [(Kind::PLAIN, TreeKind::Leveled), (Kind::EXTENT, TreeKind::TwoLevel), (Kind::BAND, TreeKind::Leveled)];
+    let mut kinds = trees::on(&[Kind::EXTENT], trees::others_with_tables());
+    kinds.extend([(Kind::PLAIN, TreeKind::Leveled), (Kind::BAND, TreeKind::Leveled)]);
     for (seed, (kind, tree)) in (1..).zip(kinds) {
         let history = History::new(seed, 200, 64).in_tree(tree);
         let (totals, recovered_tables) = run(kind, seed, &history);

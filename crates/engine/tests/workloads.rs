@@ -19,6 +19,9 @@ mod oracle;
 mod seeds;
 #[path = "suite/totals.rs"]
 mod totals;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 #[path = "suite/workload.rs"]
 #[allow(dead_code)]
 mod workload;
@@ -32,7 +35,7 @@ use std::sync::atomic::Ordering;
 use varve_engine::{Db, Error};
 use varve_env::Random;
 use varve_media::{CrashVariant, FaultInjector, FaultPlan};
-use workload::{On, Setting, Workload, examine, sample_points};
+use workload::{On, Past, Setting, Workload, examine, sample_points};
 
 /// Persistence points of one workload at which the power is cut.
 const POINTS: u64 = 16;
@@ -99,7 +102,8 @@ fn run(seed: u64, on: On, faults: bool, cuts: bool) -> Result<Reached, String> {
     let end = observation.as_ref().map(|observation| observation.capture().image(CrashVariant::KeepAll, 0));
     let image = end.as_ref().unwrap_or(&fresh);
     let oracle = workload.oracle.lock().clone();
-    examine(&setting, image, 1 + seed % 3, false, |found| oracle.verify(found, workload.may_lose_now()))
+    let past = Past { met_faults: injector.injected() > 0, is_salvaged: false };
+    examine(&setting, image, 1 + seed % 3, past, |found| oracle.verify(found, workload.may_lose_now()))
         .map_err(|what| format!("{note}\n  at the end: {what}\n  {plans}"))?;
     let mut points = std::mem::take(&mut *recorder.points.lock());
     drop(observation);
@@ -124,14 +128,14 @@ fn run(seed: u64, on: On, faults: bool, cuts: bool) -> Result<Reached, String> {
                 for (number, again) in (0..).zip(&cut) {
                     let (variant, image_seed) = (variants[random.index(variants.len())], random.next_u64());
                     recoveries += 1;
-                    examine(&setting, &again.state.image(variant, image_seed), 16 + images + number, false, verify)
+                    examine(&setting, &again.state.image(variant, image_seed), 16 + images + number, past, verify)
                         .map_err(|what| {
                             format!("opening, cut again ({}), {variant:?}, {image_seed}: {what}", again.note)
                         })
                         .map_err(told)?;
                 }
             } else {
-                examine(&setting, &image, 16 + images, false, verify).map_err(told)?;
+                examine(&setting, &image, 16 + images, past, verify).map_err(told)?;
             }
         }
     }

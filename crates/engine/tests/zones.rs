@@ -10,6 +10,9 @@ mod medium;
 #[path = "suite/outcome.rs"]
 #[allow(dead_code)]
 mod outcome;
+#[path = "suite/trees.rs"]
+#[allow(dead_code)]
+mod trees;
 
 use history::{History, State, Step};
 use medium::{Image, Kind};
@@ -27,12 +30,9 @@ use varve_store::{Finding, Severity};
 const SEED: u64 = 900;
 
 /// Stores and trees on them.
-const ON: [(Kind, TreeKind); 4] = [
-    (Kind::BAND, TreeKind::Leveled),
-    (Kind::BAND, TreeKind::TwoLevel),
-    (Kind::VARIABLE_BANDS, TreeKind::Leveled),
-    (Kind::VARIABLE_BANDS, TreeKind::TwoLevel),
-];
+fn on_bands() -> Vec<(Kind, TreeKind)> {
+    trees::on(&[Kind::BAND, Kind::VARIABLE_BANDS], trees::with_tables())
+}
 
 /// At one of so many writes and zone commands their zone gives up.
 const STRIDE: usize = 3;
@@ -185,7 +185,7 @@ fn each_zone_gives_up<T>(
     examine: impl Fn(&Env, &History, &Worn) -> Result<T, String>,
 ) -> Vec<T> {
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
-    for (kind, tree) in ON {
+    for (kind, tree) in on_bands() {
         let history = fresh_history(tree, reopens);
         for operation in [Operation::Write, Operation::Zone] {
             for index in (0..).step_by(STRIDE) {
@@ -232,7 +232,7 @@ fn a_zone_that_dies_takes_with_it_what_was_in_it_and_nothing_else() {
 #[test]
 fn a_device_whose_zones_wear_out_one_after_the_other_loses_nothing() {
     let trigger = FaultTrigger::Random { numerator: 1, denominator: 40 };
-    for (kind, tree) in ON {
+    for (kind, tree) in on_bands() {
         let history = History::new(SEED, 150, UNIVERSE).in_tree(tree);
         let env = simulation(SEED);
         let fault = Fault::new(Operation::Write, trigger, FaultEffect::ZoneReadOnly);

@@ -13,15 +13,15 @@ pub enum LabError {
     Invalid { what: String, reason: String },
     #[error("no experiment is called '{id}'; `varve lab list` shows all{hint}")]
     UnknownExperiment { id: String, hint: String },
-    #[error("{operation} on {target}: {source}")]
-    Target { target: String, operation: &'static str, source: TargetError },
+    #[error("{operation} on {target}: {error}")]
+    Target { target: String, operation: &'static str, error: TargetError },
     #[error(
         "{target}: the value read under key {key} is not one that was written there ({found_bytes} bytes): {found}"
     )]
     WrongValue { target: String, key: String, found_bytes: usize, found: String },
-    #[error("{0}")]
+    #[error(transparent)]
     Media(#[from] MediaError),
-    #[error("replay: {0}")]
+    #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error("{path}: {reason}")]
     File { path: String, reason: String },

@@ -150,6 +150,51 @@ pub fn read_file(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
     }
 }
 
+/// What there is at a path, links followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathKind {
+    /// A file that can be read to its end.
+    File,
+    /// A directory.
+    Directory,
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+/// What there is at `path`.
+///
+/// # Errors
+/// The system's, with the path; also that there is nothing.
+pub fn path_kind(path: &Path) -> Result<PathKind, LabError> {
+    let kind = fs::metadata(path).map_err(|error| LabError::file(path.display().to_string(), error))?.file_type();
+    Ok(match (kind.is_file(), kind.is_dir()) {
+        (true, _) => PathKind::File,
+        (_, true) => PathKind::Directory,
+        _ => PathKind::Special,
+    })
+}
+
+/// Everything in a directory, in the order of the names.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn list_directory(directory: &Path) -> Result<Vec<PathBuf>, LabError> {
+    let failed = |error: std::io::Error| LabError::file(directory.display().to_string(), error);
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed));
+    let mut paths = paths.collect::<Result<Vec<PathBuf>, LabError>>()?;
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+/// Opens a file to read it from its begin.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn open_file(path: &Path) -> Result<fs::File, LabError> {
+    fs::File::open(path).map_err(|error| LabError::file(path.display().to_string(), error))
+}
+
 /// Whether there is anything at `path`.
 pub fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()

@@ -35,6 +35,23 @@ pub struct NominalPerformance {
     pub random_reads_per_second: u64,
 }
 
+/// Times of a disk's mechanics, by value: what an allocation may weigh distances by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeekTimes {
+    /// Seek to the next cylinder, in nanoseconds.
+    pub shortest_nanos: u64,
+    /// Seek over the whole stroke, in nanoseconds.
+    pub longest_nanos: u64,
+    /// One rotation, in nanoseconds.
+    pub rotation_nanos: u64,
+}
+
+impl SeekTimes {
+    /// Times of a 7,200 rpm disk by the usual data sheet: 1 ms from track to track, 18 ms over the stroke. For rotational devices that state none.
+    pub const TYPICAL: SeekTimes =
+        SeekTimes { shortest_nanos: 1_000_000, longest_nanos: 18_000_000, rotation_nanos: 8_333_333 };
+}
+
 /// What a block device can do and how it behaves, by value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -54,6 +71,8 @@ pub struct Capabilities {
     pub buffer_alignment_bytes: u32,
     /// What the data sheet promises, if known.
     pub nominal: Option<NominalPerformance>,
+    /// Times of seeks and rotations, of a disk that states them.
+    pub seek: Option<SeekTimes>,
     /// Protection information kept beside the data, if any.
     pub protection: Option<ProtectionFormat>,
     /// Zones, if writes must follow write pointers. [`Device::zones`] then drives them.
@@ -73,6 +92,7 @@ impl Capabilities {
             queue_depth: 1,
             buffer_alignment_bytes: 1,
             nominal: None,
+            seek: None,
             protection: None,
             zones: None,
             tracks: None,

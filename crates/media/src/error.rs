@@ -98,7 +98,7 @@ pub enum MediaError {
     /// Bytes that describe the medium are not what they must be.
     #[error(
         "{device}: {what} at offset {offset_bytes}: expected {expected}, found {found}; name the sizes it was made \
-         with, or restore it from a copy, or format the device anew"
+         with, or restore it from a copy"
     )]
     Damaged { device: String, offset_bytes: u64, what: String, expected: String, found: String },
     /// The record of what lies in a media cache is not what it must be. No data hang on it.
@@ -133,8 +133,8 @@ pub enum MediaError {
     )]
     Protection { device: String, offset_bytes: u64, expected: u64, found: u64 },
     /// The operating system or the device said no.
-    #[error("{device}: {operation} at offset {offset_bytes} failed: {source}")]
-    Io { device: String, operation: Operation, offset_bytes: u64, source: Arc<std::io::Error> },
+    #[error("{device}: {operation} at offset {offset_bytes} failed: {error}")]
+    Io { device: String, operation: Operation, offset_bytes: u64, error: Arc<std::io::Error> },
 }
 
 impl MediaError {
@@ -155,7 +155,7 @@ impl MediaError {
             MediaError::NotFound { .. } => MediaErrorKind::NotFound,
             MediaError::Locked { .. } => MediaErrorKind::Locked,
             MediaError::Protection { .. } => MediaErrorKind::Protection,
-            MediaError::Io { source, .. } => match source.kind() {
+            MediaError::Io { error, .. } => match error.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => MediaErrorKind::NoSpace,
                 std::io::ErrorKind::NotFound => MediaErrorKind::NotFound,
                 std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
@@ -166,8 +166,17 @@ impl MediaError {
         }
     }
 
+    /// The medium says that what was there is lost, and it stays lost until it is written again. Other failures say
+    /// nothing about what is there.
+    pub fn is_loss(&self) -> bool {
+        matches!(
+            self.kind(),
+            MediaErrorKind::Unreadable | MediaErrorKind::Protection | MediaErrorKind::Offline | MediaErrorKind::Damaged
+        )
+    }
+
     /// Wraps an error of the operating system.
-    pub fn io(device: &str, operation: Operation, offset_bytes: u64, source: std::io::Error) -> Self {
-        MediaError::Io { device: device.to_owned(), operation, offset_bytes, source: Arc::new(source) }
+    pub fn io(device: &str, operation: Operation, offset_bytes: u64, error: std::io::Error) -> Self {
+        MediaError::Io { device: device.to_owned(), operation, offset_bytes, error: Arc::new(error) }
     }
 }

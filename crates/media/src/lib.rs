@@ -20,24 +20,27 @@ mod file_lock;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hardware;
+mod holes;
 mod layer;
+mod marks;
 mod place;
 pub mod presets;
 pub mod probe;
 mod ranges;
 mod request;
 mod sparse;
+mod sync_order;
 mod tracks;
 pub mod validation;
 mod zeros;
 mod zones;
 
 pub use buffer::AlignedBuffer;
-pub use bytes::ByteAddressable;
+pub use bytes::{ByteAddressable, FlushQueue};
 pub use context::{IoCause, IoClass, IoContext, JobId};
 pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, CleaningCounters, Counters, Device, Geometry, NominalPerformance,
-    TimeSpent,
+    SeekTimes, TimeSpent,
 };
 pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, MemoryDirectory,
@@ -49,13 +52,19 @@ pub use emulated::{
 };
 pub use error::{MediaError, MediaErrorKind, Operation};
 pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};
+pub use holes::{hole_bytes, remaining_bytes};
 pub use layer::{
     CrashDevice, CrashGroup, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect,
     FaultError, FaultInjector, FaultPlan, FaultTrigger, FileTrace, GroupCrashState, MemoryTrace, OverlayDevice,
     PersistencePoint, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
+pub use marks::{
+    LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1, RELOCATION_UNIT_BYTES,
+    WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
+};
 pub use place::{FileMode, MadePlace, check_image_path};
 pub use request::{ProtectionFormat, Request, Transfer, check_request};
+pub use sync_order::SyncOrder;
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zeros::is_zero;
 pub use zones::{

@@ -313,8 +313,8 @@ impl Facet for dyn TrackControl {
     fn through(inner: &Arc<Self>, layer: &Layer<'_>) -> Option<Arc<Self>> {
         match layer {
             Layer::Fault { .. } | Layer::Trace { .. } | Layer::Crash(_) => Some(inner.clone()),
-            Layer::Overlay => Some(OverlayTracks::facet(inner)),
-            Layer::CrashImage => None,
+            Layer::Overlay(_) => Some(OverlayTracks::facet(inner)),
+            Layer::CrashImage(_) => None,
         }
     }
 }

@@ -370,7 +370,7 @@ impl Facet for dyn ZoneControl {
             Layer::Fault { injector, worn, .. } => worn.map(|worn| FaultZones::facet(injector, worn)),
             Layer::Trace { tracer, name } => Some(TraceZones::facet(tracer, name, inner)),
             Layer::Crash(layer) => Some(CrashZones::facet(layer, inner)),
-            Layer::CrashImage | Layer::Overlay => None,
+            Layer::CrashImage(_) | Layer::Overlay(_) => None,
         }
     }
 }

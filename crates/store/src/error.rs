@@ -60,11 +60,11 @@ pub enum StoreError {
     Poisoned { store: String, cause: String },
     /// What cannot be read decides what is there, so nothing was taken for absent, and nothing was written.
     #[error(
-        "{store}: {structure} at offset {offset_bytes} cannot be read, where {expected} may be ({source}); nothing was \
+        "{store}: {structure} at offset {offset_bytes} cannot be read, where {expected} may be ({error}); nothing was \
          written: open it again when the device can be read; if it stays so, copy the device to a sound one and write \
          zeros where it cannot be read, which gives up what was there and nothing else"
     )]
-    Unreadable { store: String, structure: String, offset_bytes: u64, expected: String, source: Box<MediaError> },
+    Unreadable { store: String, structure: String, offset_bytes: u64, expected: String, error: Box<MediaError> },
     #[error("{store}: it was opened for reading only: '{name}' is not changed")]
     ReadOnly { store: String, name: String },
     #[error(
@@ -74,25 +74,22 @@ pub enum StoreError {
     /// What is on a device that is not there is neither damaged nor absent.
     #[error("{store}: '{name}': what of it may be on {device} is not here; open the store with that device too")]
     MissingDevice { store: String, name: String, device: String },
-    #[error("{store}: '{name}': {source}")]
-    Media { store: String, name: String, source: MediaError },
+    #[error("{store}: '{name}': {error}")]
+    Media { store: String, name: String, error: MediaError },
 }
 
 impl StoreError {
     /// The medium says that what was there is lost, which stays so until it is written again; other failures of a
     /// medium say nothing about what is on it.
     pub fn is_loss(&self) -> bool {
-        let source = match self {
-            StoreError::Media { source, .. } => source,
-            StoreError::Unreadable { source, .. } => &**source,
+        let error = match self {
+            StoreError::Media { error, .. } => error,
+            StoreError::Unreadable { error, .. } => &**error,
             // Whoever opens a store without one of its devices has said so.
             StoreError::MissingDevice { .. } => return true,
             _ => return false,
         };
-        matches!(
-            source.kind(),
-            MediaErrorKind::Unreadable | MediaErrorKind::Protection | MediaErrorKind::Offline | MediaErrorKind::Damaged
-        )
+        error.is_loss()
     }
 
     /// The class of this error.
@@ -109,8 +106,8 @@ impl StoreError {
             StoreError::Poisoned { .. } => StoreErrorKind::Poisoned,
             StoreError::ReadOnly { .. } => StoreErrorKind::ReadOnly,
             StoreError::MissingDevice { .. } => StoreErrorKind::Io,
-            StoreError::Media { source, .. } => of_media(source),
-            StoreError::Unreadable { source, .. } => of_media(source),
+            StoreError::Media { error, .. } => of_media(error),
+            StoreError::Unreadable { error, .. } => of_media(error),
         }
     }
 }

@@ -196,6 +196,11 @@ pub trait FileStore: Send + Sync {
     /// Space left.
     fn space(&self) -> Result<Space, StoreError>;
 
+    /// Gives back space that the store holds without need, at the cost of copying little, for a caller that would otherwise
+    /// refuse a write. False if there was none to give back; [`space`](Self::space) says what there is afterwards. Files stay as
+    /// they are.
+    fn reclaim_space(&self) -> Result<bool, StoreError>;
+
     /// Takes a hint. Never fails, never waits for I/O.
     fn hint(&self, hint: &Hint<'_>);
 

@@ -42,7 +42,7 @@ pub use hybrid::{
     CachingName, DivisionName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore,
     MigrationName, MissingDevices, PlacementName,
 };
-pub use identity::{check_blank, check_rules};
+pub use identity::{LayerMark, check_blank, check_rules, find_layer_mark};
 pub use imr::{
     AllocationName, CostTerm, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrPlacement, ImrStatistics,
     ImrStore, RewriteName, TrackWrites,

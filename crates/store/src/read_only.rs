@@ -110,6 +110,10 @@ impl FileStore for ReadOnlyStore {
         self.inner.space()
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     fn hint(&self, _hint: &Hint<'_>) {}
 
     fn counters(&self) -> Vec<(String, Counters)> {

@@ -66,6 +66,17 @@ impl Cursor {
         Ok(self.0.status()?)
     }
 
+    /// First and last key of the range that ended the walk because its table is on a device that is not there.
+    pub fn unreadable_range(&self) -> Option<(&[u8], &[u8])> {
+        self.0.unreadable_range()
+    }
+
+    /// Goes on behind the range that ended the walk, in its direction. Does nothing, and returns false, where the walk did
+    /// not end at such a range.
+    pub fn skip_unreadable(&mut self) -> bool {
+        self.0.skip_unreadable()
+    }
+
     /// To the first key within the bounds.
     pub fn seek_to_first(&mut self) {
         self.0.seek_to_first();

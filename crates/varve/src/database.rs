@@ -349,7 +349,7 @@ impl Varve {
     }
 
     /// Writes a database equal to the state of now onto the medium `target`, which must hold
-    /// none. Shares files instead of copying where both media can.
+    /// none. Shares files instead of copying where both media can; what is copied is verified, and damage is an error.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidArgument`](crate::ErrorKind::InvalidArgument) when the target holds something; what the target

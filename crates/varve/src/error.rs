@@ -11,7 +11,8 @@ pub use varve_engine::ErrorKind;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The error of this crate. [`Error::kind`] is what to decide by; the text is for people and says what was expected, where,
-/// and what was found; what the engine said is the [source](std::error::Error::source). Cheap to clone.
+/// and what was found, with the text of the errors it was made from: these are no
+/// [sources](std::error::Error::source), so that a chain of sources says nothing twice. Cheap to clone.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -46,7 +47,7 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database failed.
-    #[error("{0}")]
+    #[error(transparent)]
     Engine(#[from] varve_engine::Error),
 }
 
@@ -113,5 +114,89 @@ fn media_kind(kind: MediaErrorKind) -> ErrorKind {
         MediaErrorKind::NotFound => ErrorKind::NotFound,
         MediaErrorKind::Locked => ErrorKind::Locked,
         _ => ErrorKind::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as StdError;
+    use varve_media::Operation;
+
+    fn number(error: &Error) -> usize {
+        match error {
+            Error::Spec(_) => 0,
+            Error::Configuration { .. } => 1,
+            Error::SavedOptions { .. } => 2,
+            Error::OptionsNotSaved { .. } => 3,
+            Error::Media(_) => 4,
+            Error::Missing { .. } => 5,
+            Error::Foreign { .. } => 6,
+            Error::Buffer(_) => 7,
+            Error::Store(_) => 8,
+            Error::Engine(_) => 9,
+        }
+    }
+
+    /// Every variant, and below those that hold another error each that holds one in turn, down to the operating system's.
+    fn errors() -> Vec<Error> {
+        let text = |text: &str| text.to_owned();
+        let io = || MediaError::io("disk", Operation::Read, 4096, std::io::Error::other("cable cut"));
+        let unreadable = || MediaError::Unreadable { device: text("disk"), offset_bytes: 512 };
+        let of_store = || StoreError::Media { store: text("store"), name: text("7.sst"), error: io() };
+        let undecided = || StoreError::Unreadable {
+            store: text("store"),
+            structure: text("journal"),
+            offset_bytes: 512,
+            expected: text("its end"),
+            error: Box::new(unreadable()),
+        };
+        let of_engine = varve_engine::Error::KeyTooLong { found_bytes: 70_000, limit_bytes: 65_536 };
+        vec![
+            "disk:12XB?".parse::<crate::spec::Spec>().expect_err("no size").into(),
+            Error::Configuration { path: Some(text("a.toml")), place: Some((1, 2)), reason: text("no number") },
+            Error::SavedOptions { is_newer: true, expected: text("1"), found: text("2") },
+            Error::OptionsNotSaved { wanted_bytes: 2, available_bytes: 1 },
+            io().into(),
+            unreadable().into(),
+            Error::missing("db"),
+            Error::Foreign { name: text("db"), found: text("a picture"), advice: text("look elsewhere") },
+            BufferError::Media(io()).into(),
+            of_store().into(),
+            undecided().into(),
+            of_engine.into(),
+            varve_engine::Error::Closed.into(),
+            varve_engine::Error::Unreadable {
+                file: text("7.sst"),
+                first: b"a".to_vec(),
+                last: b"m".to_vec(),
+                error: Box::new(of_store()),
+            }
+            .into(),
+            varve_engine::Error::Store(of_store()).into(),
+            varve_engine::Error::Store(undecided()).into(),
+        ]
+    }
+
+    #[test]
+    fn a_chain_of_sources_says_nothing_twice() {
+        let mut seen = std::collections::BTreeSet::new();
+        for error in errors() {
+            seen.insert(number(&error));
+            let mut texts = vec![error.to_string()];
+            let mut next: Option<&dyn StdError> = error.source();
+            while let Some(source) = next {
+                let of_source = source.to_string();
+                assert!(
+                    texts.iter().all(|text| !text.contains(&of_source)),
+                    "'{of_source}' is said again after {texts:?}: {error:?}"
+                );
+                texts.push(of_source);
+                next = source.source();
+            }
+        }
+        assert_eq!(seen.len(), 10, "{seen:?}");
+        let deepest = errors().iter().filter(|error| error.to_string().contains("cable cut")).count();
+        assert_eq!(deepest, 5, "the cause stays in the text");
     }
 }

@@ -94,7 +94,7 @@ pub mod options {
 
 /// What [`Varve::check`](crate::Varve::check) finds, and what a repair is going to do, and did.
 pub mod repair {
-    pub use varve_engine::{RepairAction, RepairPlan, RepairReport, RepairStep};
+    pub use varve_engine::{RepairAction, RepairPlan, RepairReport, RepairSpace, RepairStep};
     pub use varve_store::{Finding, Severity};
 }
 

@@ -60,6 +60,8 @@ pub(crate) struct FileStoreKind {
     pub(crate) options: &'static [OptionDescription],
     /// Whether it can stand on this, judged by properties alone.
     pub(crate) accepts: fn(&Base) -> bool,
+    /// Returns true if the store is the default here although an earlier one accepts the medium too.
+    pub(crate) is_preferred: fn(&Base) -> bool,
     /// A store that keeps logs apart from tables by itself builds the device for them, as the option `logs`
     /// says. Those of the others are another store's.
     pub(crate) logs: Option<LogsOfStore>,
@@ -420,6 +422,13 @@ fn check_part(part: &Part) -> Result<(), SpecError> {
     part.options().iter().try_for_each(|option| check_option(part, description, option))
 }
 
+/// Words that options had once: the option, the word, and what to do instead.
+const WITHDRAWN: &[(&str, &str, &str)] = &[(
+    "control",
+    "paced",
+    "use relocate=on, which cleans from the host and holds back writes that would fill the cache",
+)];
+
 fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Result<(), SpecError> {
     let known = || kind.options.iter().chain(common_options().map(|(_, option)| option));
     let Some(description) = known().find(|known| known.name == option.name()) else {
@@ -435,6 +444,13 @@ fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Res
     };
     if fits {
         return Ok(());
+    }
+    let withdrawn = |&&(name, word, _): &&(&str, &str, &str)| {
+        name == option.name() && matches!(option.value(), Some(Value::Text(text)) if text.as_slice() == word.as_bytes())
+    };
+    if let Some((_, word, instead)) = WITHDRAWN.iter().find(withdrawn) {
+        let expected = format!("{}; '{word}' was withdrawn: {instead}", form.expected());
+        return Err(part.option_error(option, expected).with_known(form.words()));
     }
     let expected = format!("{} for '{}' ({})", form.expected(), option.name(), description.meaning);
     Err(part.option_error(option, expected).with_known(form.words()))

@@ -296,7 +296,10 @@ fn only_read(base: Base) -> Result<Base, Error> {
 fn choose_store(spec: &Spec, first: &Part, base: &Base) -> Result<&'static FileStoreKind, Error> {
     let store = match first.text("store")? {
         Some(name) => FILE_STORES.iter().find(|store| store.name == name),
-        None => FILE_STORES.iter().find(|store| (store.accepts)(base)),
+        None => {
+            let preferred = FILE_STORES.iter().find(|store| (store.is_preferred)(base) && (store.accepts)(base));
+            preferred.or_else(|| FILE_STORES.iter().find(|store| (store.accepts)(base)))
+        }
     };
     let Some(store) = store else {
         let stores: Vec<String> = FILE_STORES.iter().map(|store| format!("{} ({})", store.name, store.needs)).collect();

@@ -22,7 +22,7 @@ fn a_database_on_a_disk_with_a_write_buffer() {
         (SMALL, ""),
         (SMALL, ",buffer-ahead=off"),
         (SMALL, ",control=idler"),
-        (SMALL, ",control=paced,buffer-rewrite=20"),
+        (SMALL, ",control=idler,buffer-rewrite=20"),
         ("hasmr:64MiB?zone=1MiB,cache=2MiB,extents=100,device-managed", ""),
         ("disk:64MiB?model=st8000as0022", ",buffer-order=pages"),
     ]

@@ -294,3 +294,162 @@ fn a_spec_that_is_refused_leaves_nothing_behind() {
         assert!(contents(place.path()).is_empty(), "{text}");
     }
 }
+
+/// A record next to an image says that its bytes lie in zones, even when nothing is on it yet or the store cannot be seen.
+#[test]
+fn an_image_with_a_record_next_to_it_is_no_disk_without_zones() {
+    let made = [
+        ("smr:32MiB?band=512KiB,conventional=4MiB,backing=file:@/image", "image.zones"),
+        ("zns:32MiB?zone=512KiB,backing=file:@/image", "image.zones"),
+        ("hasmr:32MiB?zone=512KiB,cache=1MiB,extents=100,backing=file:@/image", "image.zones"),
+        ("smr:32MiB?band=512KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)", "image.zones"),
+    ];
+    let others = [
+        "dev:@/image",
+        "dev:@/image?size=32MiB",
+        "disk:32MiB?backing=file:@/image",
+        "ssd:32MiB?backing=file:@/image",
+        "ram:32MiB?backing=file:@/image",
+        "imr:32MiB?track=64KiB,table-size=64KiB,backing=file:@/image",
+        "imr:32MiB?track=64KiB,table-size=64KiB,backing=(dev:@/image)",
+        "hasmr:32MiB?zone=512KiB,cache=1MiB,extents=100,device-managed,backing=file:@/image",
+    ];
+    for ((made, record), is_used) in made.into_iter().flat_map(|made| [(made, false), (made, true)]) {
+        let place = tempfile::tempdir().unwrap();
+        let made = spec(made, place.path());
+        drop(StackBuilder::new(&Env::sim(1)).devices(&made).unwrap());
+        if is_used {
+            make(&made);
+        }
+        // Without what a store says at the beginning.
+        let file = std::fs::File::options().write(true).open(place.path().join("image")).unwrap();
+        let mut whole = std::fs::read(place.path().join("image")).unwrap();
+        let length = whole.len().min(2 << 20);
+        let beginning: Vec<u8> = whole.drain(..length).collect();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; length], 0).unwrap();
+        for other in others {
+            for message in refusals(&spec(other, place.path()), place.path()) {
+                assert!(message.contains(record) && message.contains("smr:"), "{made} as {other}: {message}");
+            }
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, &beginning, 0).unwrap();
+        drop(file);
+        if is_used {
+            others.iter().for_each(|other| drop(refusals(&spec(other, place.path()), place.path())));
+            holds_the_key(&made);
+        }
+    }
+    // What lies in a media cache, alone.
+    let place = tempfile::tempdir().unwrap();
+    image(place.path(), &[]);
+    std::fs::write(place.path().join("image.media-cache"), b"VARVECAC").unwrap();
+    for other in others {
+        for message in refusals(&spec(other, place.path()), place.path()) {
+            assert!(message.contains("image.media-cache"), "{other}: {message}");
+        }
+    }
+}
+
+const HOST_AWARE: &str = "hasmr:32MiB?zone=2MiB,cache=1MiB,extents=100,backing=file:@/image";
+const WITH_CONVENTIONAL: &str = "hasmr:32MiB?zone=1MiB,conventional=4MiB,cache=1MiB,extents=100,backing=file:@/image";
+const BUFFER: &str = "buffer=(ssd:8MB?backing=file:@/fast),buffer-size=400KiB,buffer-rewrite=0";
+
+/// Openings of the image of a disk of 32 MiB that ask for no layer.
+const WITHOUT_LAYERS: [&str; 7] = [
+    "dev:@/image",
+    "dev:@/image?store=extent",
+    "dev:@/image?store=imr,track-size=64KiB,table-size=64KiB",
+    "disk:32MiB?backing=file:@/image",
+    "imr:32MiB?track=64KiB,table-size=64KiB,backing=(dev:@/image)",
+    "hasmr:32MiB?zone=2MiB,cache=1MiB,extents=100,backing=file:@/image",
+    "hasmr:32MiB?zone=1MiB,conventional=4MiB,cache=1MiB,extents=100,store=band,backing=file:@/image",
+];
+
+fn with_database(spec: &Spec, use_it: impl FnOnce(&Varve)) {
+    let db = Varve::builder().options(options()).open_spec(spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
+    use_it(&db);
+    db.close().unwrap();
+}
+
+/// Every ordinary opening of a disk that lies under a layer names the layer and writes nothing, with the records of its
+/// zones next to it and without them, and the layer opens it afterwards.
+#[test]
+fn disks_under_layers_are_refused_without_them() {
+    let layers = [
+        (format!("{HOST_AWARE},relocate=on"), "relocate=on"),
+        (format!("{WITH_CONVENTIONAL},relocate=on"), "relocate=on"),
+        (format!("{HOST_AWARE},{BUFFER}"), "buffer="),
+        (format!("disk:32MiB?backing=file:@/image,{BUFFER}"), "buffer="),
+    ];
+    let mut refused = 0;
+    for ((layered, option), is_used) in layers.iter().flat_map(|layer| [(layer, false), (layer, true)]) {
+        let (place, aside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let made = spec(layered, place.path());
+        match is_used {
+            true => with_database(&made, |db| db.put(b"key", b"value").unwrap()),
+            false => drop(StackBuilder::new(&Env::real()).devices(&made).unwrap()),
+        }
+        let records =
+            ["image.zones", "image.media-cache"].map(|name| (place.path().join(name), aside.path().join(name)));
+        for has_records in [true, false] {
+            if !has_records {
+                let there = records.iter().filter(|(record, _)| record.exists());
+                there.for_each(|(record, aside)| std::fs::rename(record, aside).unwrap());
+            }
+            for other in WITHOUT_LAYERS {
+                // Other zones than those that the record says are another matter.
+                let zones = |text: &str| text.split("cache=").next().map(str::to_owned);
+                if has_records
+                    && layered.starts_with("hasmr:")
+                    && other.starts_with("hasmr:")
+                    && zones(other) != zones(layered)
+                {
+                    continue;
+                }
+                for message in refusals(&spec(other, place.path()), place.path()) {
+                    assert!(message.contains(option), "{layered} as {other}, used: {is_used}: {message}");
+                    refused += 1;
+                }
+            }
+        }
+        let kept = records.iter().filter(|(_, aside)| aside.exists());
+        kept.for_each(|(record, aside)| std::fs::rename(aside, record).unwrap());
+        match is_used {
+            true => with_database(&made, |db| assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]))),
+            false => drop(StackBuilder::new(&Env::real()).create(false).devices(&made).unwrap()),
+        }
+    }
+    println!("reached: openings without layers: {refused} refused");
+    assert!(refused >= 300, "{refused}");
+}
+
+/// The device of a write buffer is known by its first sector, and by its last one when the first is gone.
+#[test]
+fn the_device_of_a_write_buffer_is_refused_by_either_end() {
+    use std::os::unix::fs::FileExt;
+    let place = tempfile::tempdir().unwrap();
+    let made = spec(&format!("{HOST_AWARE},{BUFFER}"), place.path());
+    drop(StackBuilder::new(&Env::real()).devices(&made).unwrap());
+    let file = std::fs::File::options().read(true).write(true).open(place.path().join("fast")).unwrap();
+    let (mut first, mut last, length) = ([0; 4096], [0; 4096], file.metadata().unwrap().len());
+    let last_at = length / 4096 * 4096 - 4096;
+    file.read_exact_at(&mut first, 0).unwrap();
+    file.read_exact_at(&mut last, last_at).unwrap();
+    assert_eq!((&first[..8], &last[..8]), (&b"VARVEBUF"[..], &b"VARVEBUF"[..]));
+    for (gone, at, bytes) in [("none", 0, first), ("first", 0, [0; 4096]), ("last", last_at, [0; 4096])] {
+        file.write_all_at(&bytes, at).unwrap();
+        for other in [
+            "dev:@/fast",
+            "dev:@/fast?store=extent",
+            "dev:@/fast?store=imr,track-size=64KiB,table-size=64KiB",
+            "ssd:8MB?backing=file:@/fast",
+        ] {
+            for message in refusals(&spec(other, place.path()), place.path()) {
+                assert!(message.contains("the write buffer of a disk"), "{gone} gone, {other}: {message}");
+                assert!(message.contains("buffer="), "{message}");
+            }
+        }
+        file.write_all_at(&first, 0).unwrap();
+    }
+    drop(StackBuilder::new(&Env::real()).create(false).devices(&made).unwrap());
+}

@@ -158,6 +158,76 @@ fn an_iterator_outlives_the_handle_it_came_from() {
     assert_eq!(snapshot.get("a").unwrap_err().kind(), ErrorKind::Closed);
 }
 
+/// Whatever the database stood on, and wherever iterators stood in tables and memtables.
+#[test]
+fn iterators_end_with_closed_once_the_database_is_closed() {
+    let place = tempfile::tempdir().unwrap();
+    let media = [
+        "file:@/directory",
+        "dev:@/device?size=32MiB",
+        "disk:32MiB",
+        "disk:32MiB?layout=ext4",
+        "ssd:32MiB?logs=(ssd:8MiB)",
+        "smr:32MiB?band=256KiB,conventional=8MiB",
+        "zns:32MiB?zone=256KiB",
+        "ram:32MiB",
+    ];
+    for (number, medium) in media.iter().enumerate() {
+        for tree in varve::TreeKind::ALL {
+            for allow_mmap_reads in [true, false] {
+                let note = format!("{medium}, {tree:?}, mapped reads: {allow_mmap_reads}");
+                let unique = format!("{}/{}-{allow_mmap_reads}", place.path().display(), tree.name());
+                let text = medium.replace('@', &unique);
+                if let Some(path) = text.strip_prefix("file:").or(text.strip_prefix("dev:")) {
+                    std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
+                }
+                let options = Options {
+                    tree,
+                    allow_mmap_reads,
+                    write_buffer_size: 64 << 10,
+                    target_file_size_base: 64 << 10,
+                    block_size: 512,
+                    block_cache_capacity: 0,
+                    ..Options::default()
+                };
+                let builder = Varve::builder().options(options);
+                let builder = if medium.contains('@') { builder } else { builder.env(&Env::sim(number as u64)) };
+                let db = builder.open_spec(&text.parse().unwrap()).unwrap_or_else(|error| panic!("{note}: {error}"));
+                let mut map = Map::new();
+                change(&db, &mut map, &mut Random::seeded(7), 1500);
+                db.flush().unwrap();
+                change(&db, &mut map, &mut Random::seeded(8), 100);
+                let moves: [fn(&mut varve::Cursor); 6] = [
+                    |cursor| cursor.next(),
+                    |cursor| cursor.previous(),
+                    |cursor| cursor.seek_to_first(),
+                    |cursor| cursor.seek_to_last(),
+                    |cursor| cursor.seek("100"),
+                    |cursor| cursor.seek_for_previous("100"),
+                ];
+                let begin: [fn(&mut varve::Cursor); 2] =
+                    [|cursor| cursor.seek_to_first(), |cursor| cursor.seek_for_previous("150")];
+                let mut cursors = Vec::new();
+                for (begin, to) in begin.iter().flat_map(|begin| moves.iter().map(move |to| (begin, to))) {
+                    let mut cursor = db.cursor(&ReadOptions::default()).unwrap();
+                    begin(&mut cursor);
+                    assert!(cursor.valid(), "{note}");
+                    cursors.push((cursor, to));
+                }
+                db.close().unwrap();
+                for (cursor, to) in &mut cursors {
+                    to(cursor);
+                    assert!(!cursor.valid(), "{note}: stands on {}", cursor.key().escape_ascii());
+                    assert_eq!(cursor.status().unwrap_err().kind(), ErrorKind::Closed, "{note}");
+                    cursor.next();
+                    cursor.seek_to_first();
+                    assert_eq!(cursor.status().unwrap_err().kind(), ErrorKind::Closed, "{note}");
+                }
+            }
+        }
+    }
+}
+
 /// A block that is damaged is one error, from whichever end, after sound pairs only; then there is nothing more.
 #[test]
 fn a_damaged_block_is_one_error_and_the_end() {

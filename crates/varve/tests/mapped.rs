@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use varve::{ErrorKind, Options, Varve};
+use varve::{ErrorKind, Options, ReadOptions, Varve};
 
 const PAIRS: u32 = 6_000;
 
@@ -75,6 +75,54 @@ fn answers_are_the_same_mapped_and_read() {
         backwards.reverse();
         assert_eq!(backwards, expected);
         db.close().unwrap();
+    }
+}
+
+/// Bytes of the tables change after every key was read: each answer is right, or an error. Reads once trusted what they had verified,
+/// and gave a wrong value for every changed byte.
+#[test]
+fn bytes_that_change_after_they_were_read_are_errors_and_no_wrong_values() {
+    for is_mapped in [true, false] {
+        for block_cache_capacity in [0, 64 << 10] {
+            let place = tempfile::tempdir().unwrap();
+            let model = filled(place.path());
+            let options = Options { block_cache_capacity, ..options(is_mapped) };
+            let db = Varve::builder().options(options).open(place.path()).unwrap();
+            for number in 0..PAIRS {
+                assert!(db.get(key(number)).unwrap().is_some());
+            }
+            for table in tables(place.path()) {
+                let file = std::fs::File::options().read(true).write(true).open(&table).unwrap();
+                let size_bytes = file.metadata().unwrap().len();
+                for at in (500..size_bytes * 3 / 4).step_by(9_000) {
+                    use std::os::unix::fs::FileExt;
+                    let mut byte = [0];
+                    file.read_exact_at(&mut byte, at).unwrap();
+                    file.write_all_at(&[byte[0] ^ 0x10], at).unwrap();
+                }
+            }
+            for verify_checksums in [None, Some(true)] {
+                let reading = || ReadOptions { verify_checksums, ..ReadOptions::default() };
+                let (mut wrong, mut refused) = (0, 0);
+                for number in 0..PAIRS {
+                    match db.get_with(key(number), &reading()) {
+                        Ok(found) => {
+                            wrong += u32::from(found.as_deref() != model.get(&key(number)).map(Vec::as_slice));
+                        }
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+                            refused += 1;
+                        }
+                    }
+                }
+                let what = format!("mapped {is_mapped}, cache {block_cache_capacity}, verify {verify_checksums:?}");
+                assert!(wrong == 0 && refused > 500, "{what}: {wrong} wrong, {refused} refused");
+                for reverse in [false, true] {
+                    assert_eq!(walk(&db, reverse).unwrap_err(), ErrorKind::Corruption, "{what}");
+                }
+            }
+            let _ = db.close();
+        }
     }
 }
 

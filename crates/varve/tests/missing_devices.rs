@@ -101,9 +101,12 @@ fn a_repair_makes_a_database_of_what_is_left() {
         assert!(refused.to_string().contains("missing-devices"), "{refused}");
         let refused = builder().repair(&left("")).expect_err("a device is missing");
         assert!(refused.to_string().contains("missing-devices"), "{refused}");
-        let read_only = builder().read_only(true).open_spec(&left(",missing-devices=read-only"));
-        let refused = read_only.expect_err("files are missing");
-        assert!(refused.kind() != ErrorKind::NotFound && refused.to_string().contains("of 2"), "{refused}");
+        if lost == "fast" {
+            // The manifest is gone: nothing says which tables there are.
+            let read_only = builder().read_only(true).open_spec(&left(",missing-devices=read-only"));
+            let refused = read_only.expect_err("files are missing");
+            assert!(refused.kind() != ErrorKind::NotFound && refused.to_string().contains("of 2"), "{refused}");
+        }
         // Nothing is given up by those who only look.
         let plan = builder().plan_repair(&left(",missing-devices=give-up")).unwrap();
         assert!(!plan.findings.is_empty());
@@ -139,6 +142,83 @@ fn a_repair_makes_a_database_of_what_is_left() {
         assert!(refused.to_string().contains("given up"), "{refused}");
         assert_eq!(builder().open_spec(&left("")).unwrap().get(b"new").unwrap().as_deref(), Some(&b"value"[..]));
     }
+}
+
+/// Without the slow device every key is read whose newest version is known, and no other.
+#[test]
+fn reads_without_a_device_fail_by_range() {
+    let place = tempfile::tempdir().unwrap();
+    let env = Env::real();
+    let (fast, slow) = (fast(place.path()), slow(place.path()));
+    let whole = spec(&format!("{}+{slow}", with(&fast, &format!("{CHOICES},tiers=01"))));
+    let history = load(&env, &whole);
+    std::fs::rename(place.path().join("slow"), place.path().join("lost")).unwrap();
+    let left = spec(&with(&fast, &format!("{CHOICES},missing-devices=read-only")));
+    let db = Varve::builder().env(&env).options(options()).read_only(true).open_spec(&left).unwrap();
+    let newest = |number: u32| history[&key(number)].last().cloned();
+    let is_range_error = |error: &varve::Error, key: &[u8]| {
+        let varve::Error::Engine(varve::engine::Error::Unreadable { first, last, .. }) = error else { return false };
+        first.as_slice() <= key && key <= last.as_slice() && error.to_string().contains("of 2")
+    };
+    for number in 0..5000 {
+        match db.get(key(number)) {
+            Ok(found) => assert_eq!(found.as_deref(), newest(number).as_deref(), "key {number}"),
+            Err(error) => assert!(number < 3000 && is_range_error(&error, &key(number)), "key {number}: {error}"),
+        }
+        assert_eq!(db.get(key(number)).is_ok(), number >= 3000, "key {number}");
+    }
+    assert_eq!(db.get("other").unwrap(), None);
+    let keys: Vec<Vec<u8>> = (0..5000).step_by(7).map(key).collect();
+    for (key, found) in keys.iter().zip(db.multi_get(&keys)) {
+        let number: u32 = String::from_utf8_lossy(&key[3..]).parse().unwrap();
+        assert_eq!(found.ok().flatten().as_deref(), newest(number).filter(|_| number >= 3000).as_deref(), "{number}");
+    }
+
+    // A walk ends at each range, and goes on behind it if it is told to; both ways.
+    for is_forward in [true, false] {
+        let mut walk = db.cursor(&ReadOptions::default()).unwrap();
+        if is_forward {
+            walk.seek_to_first()
+        } else {
+            walk.seek_to_last()
+        }
+        let (mut found, mut ranges) = (Vec::new(), 0);
+        loop {
+            while walk.valid() {
+                let number: u32 = String::from_utf8_lossy(&walk.key()[3..]).parse().unwrap();
+                assert_eq!(Some(walk.value()), newest(number).as_deref(), "key {number}");
+                found.push(number);
+                if is_forward { walk.next() } else { walk.previous() }
+            }
+            let Err(error) = walk.status() else { break };
+            let first = walk.unreadable_range().expect("a range").0.to_vec();
+            assert!(is_range_error(&error, &first), "{error}");
+            ranges += 1;
+            assert!(walk.skip_unreadable());
+        }
+        assert!(!walk.skip_unreadable());
+        found.sort_unstable();
+        assert_eq!(found, (4000..5000).collect::<Vec<u32>>(), "forward: {is_forward}");
+        assert!(ranges > 1, "{ranges}");
+    }
+    // Walks that do not come to a range know nothing of it.
+    let mut walk = db.cursor(&ReadOptions::default()).unwrap();
+    walk.seek(key(4500));
+    assert_eq!(walk.key(), key(4500));
+    walk.seek(key(10));
+    assert!(!walk.valid() && walk.unreadable_range().is_some());
+    assert!(db.iter().next().expect("an item").is_err());
+
+    let codes: Vec<&str> = db.check().unwrap().iter().map(|finding| finding.code).collect();
+    for code in ["device-missing", "table-unreadable", "log-unknown"] {
+        assert!(codes.contains(&code), "{code} of {codes:?}");
+    }
+    assert!(db.property("varve.unreadable").is_some_and(|text| text.lines().count() > 2));
+    drop(db);
+    std::fs::rename(place.path().join("lost"), place.path().join("slow")).unwrap();
+    let db = Varve::builder().env(&env).options(options()).read_only(true).open_spec(&whole).unwrap();
+    assert_eq!(contents(&db).len(), 5000);
+    assert_eq!(db.property("varve.unreadable"), None);
 }
 
 /// The slow device does nothing any more while the database is open: what the fast one has is read, and writes go on there.
@@ -183,4 +263,47 @@ fn a_database_goes_on_without_a_slow_device_that_is_gone() {
         assert_eq!(found.get(key), versions.last(), "'{}'", key.escape_ascii());
     }
     assert_eq!(db.check().unwrap(), []);
+}
+
+/// A device takes no writes from the moment on that the set is opened: everything is read, and the other one is written.
+#[test]
+fn a_device_that_takes_no_writes_at_the_open_leaves_the_other_writable() {
+    for victim in ["slow", "fast"] {
+        for faults in ["write/read-only@0..", "sync/io@0..", "write/io@0..;sync/io@0.."] {
+            let what = format!("'{victim}', {faults}");
+            let place = tempfile::tempdir().unwrap();
+            let env = Env::sim(1);
+            let set = |faults: &str| {
+                let of = |device: &str| {
+                    let medium = if device == "fast" { fast(place.path()) } else { slow(place.path()) };
+                    if device == victim && !faults.is_empty() { with(&medium, faults) } else { medium }
+                };
+                spec(&format!("{}+{}", with(&of("fast"), &format!("{CHOICES},tiers=01")), of("slow")))
+            };
+            let history = load(&env, &set(""));
+            let builder = || Varve::builder().env(&env).options(options());
+            let db = builder()
+                .open_spec(&set(&format!("faults={faults}")))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(db.check().unwrap().iter().any(|finding| finding.code == "device-refuses"), "{what}");
+            let refusing =
+                db.stack().files().statistics().into_iter().find(|measure| measure.name == "devices that refuse");
+            assert_eq!(refusing.map(|measure| measure.value), Some(1), "{what}");
+            let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
+                history.iter().map(|(key, versions)| (key.clone(), versions.last().unwrap().clone())).collect();
+            assert!(contents(&db) == expected, "{what}");
+            for number in 4500..5500 {
+                db.put_with(key(number), value(number, 9), &WriteOptions { sync: number % 50 == 0 }).unwrap();
+                expected.insert(key(number), value(number, 9));
+            }
+            db.delete(key(7)).unwrap();
+            expected.remove(&key(7));
+            db.flush().unwrap();
+            assert!(contents(&db) == expected, "{what}");
+            drop(db);
+            let db = builder().open_spec(&set("")).unwrap();
+            assert!(contents(&db) == expected, "{what}, reopened");
+            assert_eq!(db.check().unwrap(), [], "{what}");
+        }
+    }
 }

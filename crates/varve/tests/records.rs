@@ -3,8 +3,8 @@
 use varve::env::Env;
 use varve::{Options, Spec, Varve};
 
-/// A drive of 24 zones of half a mebibyte and a disk, tables of all levels but the lowest on the disk.
-const MEDIUM: &str = "zns:24844959744B?store=hybrid,placement=basic-1,caching=CACHING,tiered-table-size=512KiB,model=zn540,\
+/// A drive of 25 zones of half a mebibyte and a disk, tables of all levels but the lowest on the disk.
+const MEDIUM: &str = "zns:25880166400B?store=hybrid,placement=basic-1,caching=CACHING,tiered-table-size=512KiB,model=zn540,\
                       scale=1/2048,backing=compressed\
                       +smr:2TB?model=st14000nm0007,band=268435456B,conventional=64GiB,scale=1/2048,backing=compressed";
 

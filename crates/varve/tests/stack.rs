@@ -457,10 +457,12 @@ fn shingled_disks_with_a_translation_layer_by_spec() {
     for (text, expected) in [
         ("hasmr:10GiB?extents=7", "at least 8"),
         ("hasmr:10GiB?cache=4KiB", "cache"),
-        ("hasmr:10GiB?blocking-stop=100", "below 100"),
+        ("hasmr:10GiB?blocking-stop=101", "at most 100"),
         ("hasmr:100MiB", "zone"),
         ("hasmr:10GiB?order=newest", "oldest"),
+        ("disk:10GiB?control=idler", "at-ic"),
         ("disk:10GiB?control=paced", "at-ic"),
+        ("hasmr:10GiB?cache=64MiB,extents=100,control=paced", "'paced' was withdrawn: use relocate=on"),
         ("smr:10GiB?host-aware,control=idler", "control-cache"),
         ("file:/nowhere?control=at-ic", "directory"),
         ("disk:10GiB?relocate=on", "written anywhere"),
@@ -635,7 +637,6 @@ fn a_database_on_a_host_aware_disk() {
         "",
         ",control=at-ic,control-execution-ms=500,control-idle-ms=300",
         ",control=idler",
-        ",control=paced",
         ",relocate=on,relocate-utilization=30",
     ] {
         let env = Env::sim(4);

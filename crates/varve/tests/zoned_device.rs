@@ -53,7 +53,7 @@ fn a_zoned_block_device_holds_a_database_in_both_trees() {
     };
     let spec: Spec = format!("dev:{}?store=band", path.display()).parse().unwrap();
     let env = Env::real();
-    for tree in [TreeKind::Leveled, TreeKind::TwoLevel] {
+    for tree in TreeKind::OF_TABLES {
         let options =
             Options { tree, write_buffer_size: 1 << 20, max_bytes_for_level_base: 4 << 20, ..Options::default() };
         let open =

@@ -8,6 +8,8 @@ mod dependencies;
 mod lexer;
 mod links;
 mod names;
+mod phrases;
+mod syncs;
 mod text;
 
 use std::collections::BTreeSet;
@@ -61,6 +63,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     let mut findings = dependencies::check(&metadata(root)?)?;
     findings.extend(names::check(&sources));
     findings.extend(circles::check(&sources));
+    findings.extend(syncs::check(&sources));
+    findings.extend(phrases::check(&sources));
     findings.extend(text::check(&sources));
     let paths: BTreeSet<PathBuf> = everything(root)?;
     findings.extend(links::check(&sources, &paths));

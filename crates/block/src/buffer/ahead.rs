@@ -44,7 +44,7 @@ impl Shared {
     fn seal(&self) {
         let has_stopped = self.state.lock().stopped.is_some();
         if !has_stopped {
-            let _ = self.journal.lock().seal(&self.fast, &IoContext::of(IoClass::Metadata));
+            let _ = self.journal.lock().seal(&IoContext::of(IoClass::Metadata));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::ahead::Front;
 use super::error::Stopped;
-use super::journal::{Journal, Layout};
+use super::journal::{Layout, MapJournal};
 use super::pages::PageMap;
 use super::parameters::{BufferParameters, BufferStatistics};
 use super::record::{PAGE_BYTES, Staged};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex, MutexGuard};
 use varve_media::{
     AlignedBuffer, BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry, IoContext, MediaError,
-    Operation, Request, Transfer, ZoneGeometry, check_request,
+    Operation, Request, SyncOrder, Transfer, ZoneGeometry, check_request,
 };
 
 /// A write buffer: pages of writes on a fast device that go to the disk later (Zhang, section 4.4.3).
@@ -45,6 +45,9 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) disk: Device,
     pub(super) fast: Device,
+    /// Syncs of the two.
+    pub(super) disk_order: Arc<SyncOrder>,
+    pub(super) fast_order: Arc<SyncOrder>,
     /// Of the disk, if it is under control.
     pub(super) control: Option<ControlledDevice>,
     pub(super) parameters: BufferParameters,
@@ -52,7 +55,7 @@ pub(super) struct Shared {
     /// Of the disk, if it has any.
     pub(super) zones: Option<ZoneGeometry>,
     /// Held while a record is written, never while anybody waits for room.
-    pub(super) journal: Mutex<Journal>,
+    pub(super) journal: Mutex<MapJournal>,
     pub(super) state: Mutex<State>,
     /// Something in the state is otherwise.
     pub(super) changed: Condvar,

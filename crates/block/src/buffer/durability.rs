@@ -1,7 +1,7 @@
 //! How what happened becomes durable.
 
 use super::device::Shared;
-use super::journal::Journal;
+use super::journal::MapJournal;
 use super::record::{Entry, Staged};
 use varve_media::{IoContext, MediaError};
 
@@ -49,7 +49,7 @@ impl Shared {
 
     fn write_record(
         &self,
-        journal: &mut Journal,
+        journal: &mut MapJournal,
         entries: &[Entry],
         staged: Option<Staged>,
         is_checkpoint: bool,
@@ -58,15 +58,15 @@ impl Shared {
     ) -> Result<(), (&'static str, MediaError)> {
         // What the map is about to say must be so before it says it.
         if is_fast_dirty {
-            self.fast.block.sync(context).map_err(|error| ("a sync of its device", error))?;
+            self.fast_order.sync(context).map_err(|error| ("a sync of its device", error))?;
         }
         if is_disk_dirty {
-            self.disk.block.sync(context).map_err(|error| ("a sync of the disk", error))?;
+            self.disk_order.sync(context).map_err(|error| ("a sync of the disk", error))?;
         }
         if entries.is_empty() && !journal.says_otherwise(staged) {
             return Ok(());
         }
-        let appended = journal.append(&self.fast, entries.to_vec(), staged, is_checkpoint, context);
+        let appended = journal.append(entries.to_vec(), staged, is_checkpoint, context);
         appended.map_err(|error| ("a record of its map", error))
     }
 }

@@ -1,6 +1,7 @@
 //! Why a write buffer cannot be opened.
 
 use super::record::Flaw;
+use crate::journal::JournalError;
 use varve_media::MediaError;
 
 /// Why a write buffer cannot be opened.
@@ -50,15 +51,32 @@ pub enum BufferError {
     Damaged { device: String, what: &'static str, expected: String, found: String },
     /// Sound, and of a version that is not known here.
     #[error(
-        "{device}: version 1 of write buffers can be read, found version {found}; open it with the version that made it"
+        "{device}: version {readable} of write buffers can be read, found version {found}; open it with the version that made it"
     )]
-    OtherVersion { device: String, found: u32 },
+    OtherVersion { device: String, readable: u32, found: u32 },
 }
 
 impl BufferError {
     pub(super) fn damaged(device: &str, flaw: Flaw) -> Self {
         let Flaw { what, expected, found } = flaw;
         BufferError::Damaged { device: device.to_owned(), what, expected, found }
+    }
+
+    pub(super) fn other_version(device: &str, readable: u32, found: u32) -> Self {
+        BufferError::OtherVersion { device: device.to_owned(), readable, found }
+    }
+
+    pub(super) fn of_journal(device: &str, error: JournalError) -> Self {
+        match error {
+            JournalError::Media(error) => BufferError::Media(error),
+            JournalError::OtherVersion { readable, found } => BufferError::other_version(device, readable, found),
+            JournalError::Damaged(flaw) => BufferError::Damaged {
+                device: device.to_owned(),
+                what: "page map",
+                expected: flaw.expected,
+                found: format!("{} ({} at offset {})", flaw.found, flaw.what, flaw.offset_bytes),
+            },
+        }
     }
 }
 

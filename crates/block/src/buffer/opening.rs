@@ -3,10 +3,10 @@
 use super::ahead::Front;
 use super::device::{BufferedDevice, Shared, State, WriteBuffer};
 use super::error::BufferError;
-use super::journal::{Journal, Layout, Recovered};
+use super::journal::{Layout, MapJournal, Recovered};
 use super::pages::PageMap;
 use super::parameters::{BufferParameters, BufferStatistics};
-use super::record::{Found, PAGE_BYTES, Role, SUPERBLOCK_BYTES, Superblock};
+use super::record::{Found, PAGE_BYTES, Role, SUPERBLOCK_BYTES, Superblock, VERSION};
 use super::room::{DiskLoad, Queue};
 use crate::idler::{ControlledDevice, GhostCache};
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
     AlignedBuffer, BlockDeviceExt, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaCache,
-    MediaError, ZoneId, ZoneType,
+    MediaError, SyncOrder, WRITE_BUFFER_RESERVED_BYTES, ZoneId, ZoneType,
 };
 
 /// Reserved at the end of a disk without zones; of one with zones it is the last zone.
-const RESERVED_BYTES: u64 = 1 << 20;
+const RESERVED_BYTES: u64 = WRITE_BUFFER_RESERVED_BYTES;
 
 /// Pieces in which the areas of the map are zeroed.
 const CLEARED_BYTES: u64 = 4 << 20;
@@ -46,6 +46,8 @@ struct Pair<'a> {
     env: &'a Env,
     disk: &'a Device,
     fast: &'a Device,
+    disk_order: Arc<SyncOrder>,
+    fast_order: Arc<SyncOrder>,
     /// Where the mark of the disk is, which is all that can be used of it.
     usable_bytes: u64,
     wanted: Superblock,
@@ -144,7 +146,8 @@ impl<'a> Pair<'a> {
             unit_bytes: layout.unit_bytes as u32,
         };
         let context = IoContext::of(IoClass::Metadata);
-        Ok(Pair { env, disk, fast, usable_bytes, wanted, layout, context })
+        let [disk_order, fast_order] = [disk, fast].map(|device| SyncOrder::shared(env, device.block.clone()));
+        Ok(Pair { env, disk, fast, disk_order, fast_order, usable_bytes, wanted, layout, context })
     }
 
     fn look(&self, device: &Device, offset_bytes: u64, role: Role) -> Result<Found, MediaError> {
@@ -154,10 +157,10 @@ impl<'a> Pair<'a> {
         Ok(Superblock::decode(&bytes, role))
     }
 
-    fn write(&self, device: &Device, offset_bytes: u64, bytes: &[u8]) -> Result<(), MediaError> {
+    fn write(&self, (device, order): (&Device, &SyncOrder), offset_bytes: u64, bytes: &[u8]) -> Result<(), MediaError> {
         let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
         device.block.write_at(offset_bytes, &AlignedBuffer::copy_of(bytes, alignment), &self.context)?;
-        device.block.sync(&self.context)
+        order.sync(&self.context)
     }
 
     /// Zeros bytes of the buffer's device, in pieces: the areas of a large buffer are gigabytes.
@@ -170,7 +173,7 @@ impl<'a> Pair<'a> {
             self.fast.block.write_at(at, &zeros[..length as usize], &self.context)?;
             at += length;
         }
-        self.fast.block.sync(&self.context)
+        self.fast_order.sync(&self.context)
     }
 
     /// Marks the disk as one with this buffer.
@@ -181,12 +184,32 @@ impl<'a> Pair<'a> {
         {
             control.reset(zone, &self.context)?;
         }
-        self.write(self.disk, self.usable_bytes, &superblock.encode(Role::Disk))
+        self.write((self.disk, &self.disk_order), self.usable_bytes, &superblock.encode(Role::Disk))
+    }
+
+    /// Where the last sectors of the buffer's device repeat its superblock, where its pages end before that. An opening
+    /// without this layer knows the device by it, whatever became of the first sector.
+    fn last_unit(&self) -> Option<u64> {
+        let unit = SUPERBLOCK_BYTES as u64;
+        let at = (self.fast.block.geometry().capacity_bytes / unit * unit).checked_sub(unit)?;
+        (at >= self.layout.end()).then_some(at)
+    }
+
+    /// Refuses a buffer's device whose last sectors hold something else.
+    fn refuse_used_end(&self) -> Result<(), BufferError> {
+        let Some(at) = self.last_unit() else { return Ok(()) };
+        match self.look(self.fast, at, Role::Buffer)? {
+            Found::Other(flaw) if flaw.is_foreign() => {
+                let found = format!("{} at offset {at}", flaw.found);
+                Err(BufferError::NotBlank { device: self.fast.block.name().to_owned(), found })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes both anew, with another identity than those that are there, in a simulation too. A buffer whose making was cut short is one that
     /// holds nothing, or none.
-    fn format(&self, there: [&Found; 2]) -> Result<Journal, MediaError> {
+    fn format(&self, there: [&Found; 2]) -> Result<MapJournal, MediaError> {
         let there = there.map(|found| match found {
             Found::Superblock(superblock) => u128::from_le_bytes(superblock.identity),
             _ => 0,
@@ -197,12 +220,14 @@ impl<'a> Pair<'a> {
         self.env.random(&stream).fill_bytes(&mut identity);
         let superblock = Superblock { identity, ..self.wanted.clone() };
         // What was there before must not be found beside what is.
-        self.write(self.fast, 0, &[0; SUPERBLOCK_BYTES])?;
+        self.write((self.fast, &self.fast_order), 0, &[0; SUPERBLOCK_BYTES])?;
         self.clear(self.layout.area(0)..self.layout.area(2))?;
-        let alignment = self.fast.block.capabilities().buffer_alignment_bytes as usize;
-        let mut journal = Journal::blank(&self.layout, identity, alignment);
-        journal.append(self.fast, Vec::new(), None, true, &self.context)?;
-        self.write(self.fast, 0, &superblock.encode(Role::Buffer))?;
+        let mut journal = MapJournal::blank((self.fast, &self.fast_order), &self.layout, identity);
+        journal.append(Vec::new(), None, true, &self.context)?;
+        if let Some(at) = self.last_unit() {
+            self.write((self.fast, &self.fast_order), at, &superblock.encode(Role::Buffer))?;
+        }
+        self.write((self.fast, &self.fast_order), 0, &superblock.encode(Role::Buffer))?;
         self.mark(&superblock)?;
         Ok(journal)
     }
@@ -224,13 +249,13 @@ impl<'a> Pair<'a> {
         Ok(())
     }
 
-    fn recover(&self, superblock: &Superblock) -> Result<(Journal, Recovered), BufferError> {
+    fn recover(&self, superblock: &Superblock) -> Result<(MapJournal, Recovered), BufferError> {
         self.same_parameters(superblock)?;
-        let opened = Journal::open(self.fast, superblock, &self.layout, &self.context)?;
-        opened.map_err(|flaw| BufferError::damaged(self.fast.block.name(), flaw))
+        let opened = MapJournal::open((self.fast, &self.fast_order), superblock, &self.layout, &self.context);
+        opened.map_err(|error| BufferError::of_journal(self.fast.block.name(), error))
     }
 
-    fn open(&self, opening: BufferOpening) -> Result<(Journal, Recovered), BufferError> {
+    fn open(&self, opening: BufferOpening) -> Result<(MapJournal, Recovered), BufferError> {
         let (disk, fast) = (self.disk.block.name(), self.fast.block.name());
         let of_disk = self.look(self.disk, self.usable_bytes, Role::Disk)?;
         let of_fast = self.look(self.fast, 0, Role::Buffer)?;
@@ -240,11 +265,14 @@ impl<'a> Pair<'a> {
         }
         for (device, found) in [(disk, &of_disk), (fast, &of_fast)] {
             if let Found::OtherVersion(found) = found {
-                return Err(BufferError::OtherVersion { device: device.to_owned(), found: *found });
+                return Err(BufferError::other_version(device, VERSION, *found));
             }
         }
         match (&of_disk, &of_fast) {
-            (Found::Blank, Found::Blank) if opening.create => new(),
+            (Found::Blank, Found::Blank) if opening.create => {
+                self.refuse_used_end()?;
+                new()
+            }
             (Found::Blank, Found::Blank) => {
                 Err(BufferError::NotThere { disk: disk.to_owned(), device: fast.to_owned() })
             }
@@ -276,15 +304,17 @@ impl<'a> Pair<'a> {
                 self.mark(superblock)?;
                 Ok((journal, recovered))
             }
-            (Found::Other(flaw), _) => {
+            (Found::Other(flaw), _) if flaw.is_foreign() => {
                 let found = format!("{} at offset {}", flaw.found, self.usable_bytes);
                 Err(BufferError::NotBlank { device: disk.to_owned(), found })
             }
-            (_, Found::Other(flaw)) => {
+            (_, Found::Other(flaw)) if flaw.is_foreign() => {
                 Err(BufferError::NotBlank { device: fast.to_owned(), found: flaw.found.clone() })
             }
+            (Found::Other(flaw), _) => Err(BufferError::damaged(disk, flaw.clone())),
+            (_, Found::Other(flaw)) => Err(BufferError::damaged(fast, flaw.clone())),
             (Found::OtherVersion(found), _) | (_, Found::OtherVersion(found)) => {
-                Err(BufferError::OtherVersion { device: disk.to_owned(), found: *found })
+                Err(BufferError::other_version(disk, VERSION, *found))
             }
         }
     }
@@ -327,7 +357,7 @@ impl WriteBuffer {
             });
         };
         // What it was found to say cannot be taken for one that was cut short any more.
-        journal.seal(fast, &pair.context)?;
+        journal.seal(&pair.context)?;
         let of_disk = disk.block.geometry();
         let geometry = Geometry {
             capacity_bytes: pair.usable_bytes,
@@ -374,6 +404,8 @@ impl WriteBuffer {
             env: env.clone(),
             disk: disk.clone(),
             fast: fast.clone(),
+            disk_order: pair.disk_order.clone(),
+            fast_order: pair.fast_order.clone(),
             control,
             parameters,
             layout: pair.layout.clone(),

@@ -5,7 +5,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVEBUF` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2: version 1 had records with frames of their own, and is refused |
 //! | 12 | 4 | 1 on the buffer's device, 2 on the disk |
 //! | 16 | 16 | identity of the two |
 //! | 32 | 8 | bytes of the disk |
@@ -17,23 +17,15 @@
 //! | 68 | 4 | crc32c of bytes 0 to 68 |
 //! | 72 | 4024 | zero |
 //!
-//! A *record* of the page map, in one of two areas, at a whole number of units; a checkpoint is the first of an area and has every page that
-//! holds something, one of changes has those that are otherwise than before:
+//! A *record* of the page map is a payload in the frame of the shared [journal](crate::journal); a checkpoint has every page
+//! that holds something, a change those that are otherwise than before:
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 8 | magic `VARVEBFR` |
-//! | 8 | 4 | version, 1 |
-//! | 12 | 4 | 1 checkpoint, 2 changes |
-//! | 16 | 16 | identity, as in the superblock |
-//! | 32 | 8 | generation: of the higher one counts what is there |
-//! | 40 | 4 | place in the generation, from 0 |
-//! | 44 | 4 | number of entries |
-//! | 48 | 8 | bytes of the zone that is copied to the buffer's device and being written back; 0 without one |
-//! | 56 | 4 | number of that zone, or zero |
-//! | 60 | 4 | zero |
-//! | 64 | 16 each | entries |
-//! | then | 4 | crc32c of all before |
+//! | 0 | 8 | bytes of the zone that is copied to the buffer's device and being written back; 0 without one |
+//! | 8 | 4 | number of that zone, or zero |
+//! | 12 | 4 | zero |
+//! | 16 | 16 each | entries |
 //!
 //! An entry:
 //!
@@ -45,19 +37,17 @@
 //! | 13 | 3 | zero |
 
 use crate::wire::{u32_at, u64_at};
+use varve_media::WRITE_BUFFER_MARK as SUPERBLOCK_MAGIC;
 
 /// Bytes of a page of the buffer (Zhang, section 4.4.3).
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of a superblock.
 pub(super) const SUPERBLOCK_BYTES: usize = 4096;
 
-const SUPERBLOCK_MAGIC: &[u8; 8] = b"VARVEBUF";
-const RECORD_MAGIC: &[u8; 8] = b"VARVEBFR";
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 const SUPERBLOCK_CHECKED_BYTES: usize = 68;
-pub(super) const RECORD_HEADER_BYTES: usize = 64;
-pub(super) const ENTRY_BYTES: usize = 16;
-const CHECKSUM_BYTES: usize = 4;
+const RECORD_HEADER_BYTES: usize = 16;
+const ENTRY_BYTES: usize = 16;
 
 /// Which of the two devices a superblock is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +84,15 @@ pub(super) struct Flaw {
     pub(super) expected: String,
     pub(super) found: String,
 }
+
+impl Flaw {
+    /// The bytes are of something else, and not of a buffer that was damaged.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.what == MAGIC
+    }
+}
+
+const MAGIC: &str = "magic";
 
 fn flaw(what: &'static str, expected: impl ToString, found: impl ToString) -> Flaw {
     Flaw { what, expected: expected.to_string(), found: found.to_string() }
@@ -137,7 +136,7 @@ impl Superblock {
             return Found::Other(flaw("length of the superblock", SUPERBLOCK_BYTES, bytes.len()));
         };
         if magic != SUPERBLOCK_MAGIC {
-            return Found::Other(flaw("magic", "VARVEBUF", String::from_utf8_lossy(magic)));
+            return Found::Other(flaw(MAGIC, "VARVEBUF", String::from_utf8_lossy(magic)));
         }
         let checksum = crc32c::crc32c(&bytes[..SUPERBLOCK_CHECKED_BYTES]);
         if checksum != u32_at(bytes, SUPERBLOCK_CHECKED_BYTES) {
@@ -184,31 +183,20 @@ pub(super) struct Staged {
 }
 
 /// A record of the page map.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    pub(super) is_checkpoint: bool,
-    pub(super) identity: [u8; 16],
-    pub(super) generation: u64,
-    pub(super) place: u32,
     pub(super) staged: Option<Staged>,
     pub(super) entries: Vec<Entry>,
 }
 
-/// Bytes of a record of so many entries, before it is rounded up to units.
+/// Bytes of the payload of a record of so many entries.
 pub(super) fn record_bytes(entries: u64) -> u64 {
-    (RECORD_HEADER_BYTES + CHECKSUM_BYTES) as u64 + entries.saturating_mul(ENTRY_BYTES as u64)
+    RECORD_HEADER_BYTES as u64 + entries.saturating_mul(ENTRY_BYTES as u64)
 }
 
 impl Record {
-    pub(super) fn encode(&self, unit_bytes: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(record_bytes(self.entries.len() as u64) as usize + unit_bytes);
-        bytes.extend_from_slice(RECORD_MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&(if self.is_checkpoint { 1u32 } else { 2 }).to_le_bytes());
-        bytes.extend_from_slice(&self.identity);
-        bytes.extend_from_slice(&self.generation.to_le_bytes());
-        bytes.extend_from_slice(&self.place.to_le_bytes());
-        bytes.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(record_bytes(self.entries.len() as u64) as usize);
         bytes.extend_from_slice(&self.staged.map_or(0, |staged| staged.length_bytes).to_le_bytes());
         bytes.extend_from_slice(&self.staged.map_or(0, |staged| staged.zone).to_le_bytes());
         bytes.extend_from_slice(&[0; 4]);
@@ -217,77 +205,37 @@ impl Record {
             bytes.extend_from_slice(&entry.slot.to_le_bytes());
             bytes.extend_from_slice(&[entry.sectors, 0, 0, 0]);
         }
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes.resize(bytes.len().next_multiple_of(unit_bytes.max(1)), 0);
         bytes
     }
 
-    /// The number of entries that a header says, if it can be one of a record of at most `page_count` entries; `None` of anything else.
-    pub(super) fn entries_of(header: &[u8], page_count: u32) -> Option<u32> {
-        let is_one = header.get(..8)? == RECORD_MAGIC && u32_at(header, 8) == VERSION;
-        let entries = u32_at(header, 44);
-        (is_one && entries <= page_count).then_some(entries)
-    }
-
-    /// A record from at least as many bytes as its header says; `None` of what is none, is torn, or is of another version.
-    pub(super) fn decode(bytes: &[u8], superblock: &Superblock) -> Option<Record> {
-        let count = Record::entries_of(bytes, superblock.page_count)? as usize;
-        let checked = RECORD_HEADER_BYTES + count * ENTRY_BYTES;
-        let body = bytes.get(..checked)?;
-        if u32_at(bytes.get(..checked + CHECKSUM_BYTES)?, checked) != crc32c::crc32c(body) {
-            return None;
-        }
-        let is_checkpoint = match u32_at(body, 12) {
-            1 => true,
-            2 => false,
-            _ => return None,
+    /// The record in a payload.
+    ///
+    /// # Errors
+    /// It is none of a buffer with this superblock.
+    pub(super) fn decode(bytes: &[u8], superblock: &Superblock) -> Result<Record, Flaw> {
+        let Some((header, entries)) = bytes.split_at_checked(RECORD_HEADER_BYTES) else {
+            return Err(flaw("length of a record", RECORD_HEADER_BYTES, bytes.len()));
         };
-        let identity: [u8; 16] = body.get(16..32)?.try_into().ok()?;
-        let staged = match u64_at(body, 48) {
-            0 => None,
-            length_bytes if length_bytes <= superblock.staging_bytes => {
-                Some(Staged { zone: u32_at(body, 56), length_bytes })
+        let count = entries.len() / ENTRY_BYTES;
+        if !entries.len().is_multiple_of(ENTRY_BYTES) || count > superblock.page_count as usize {
+            let most = record_bytes(superblock.page_count.into());
+            return Err(flaw("length of a record", format!("whole entries, {most} bytes at most"), bytes.len()));
+        }
+        let staged = match (u64_at(header, 0), u32_at(header, 8)) {
+            (0, _) => None,
+            (length_bytes, zone) if length_bytes <= superblock.staging_bytes => Some(Staged { zone, length_bytes }),
+            (length_bytes, _) => {
+                return Err(flaw("copy of a zone", format!("at most {}", superblock.staging_bytes), length_bytes));
             }
-            _ => return None,
         };
-        // There is one after it.
-        if u64_at(body, 32) == u64::MAX {
-            return None;
-        }
-        let entries = body[RECORD_HEADER_BYTES..].chunks_exact(ENTRY_BYTES).map(|entry| {
-            let (page, slot, sectors) = (u64_at(entry, 0), u32_at(entry, 8), entry[12]);
-            let is_on_disk = page < superblock.disk_bytes.div_ceil(PAGE_BYTES);
-            (slot < superblock.page_count && is_on_disk).then_some(Entry { slot, page, sectors })
+        let pages = superblock.disk_bytes.div_ceil(PAGE_BYTES);
+        let entries = entries.chunks_exact(ENTRY_BYTES).map(|entry| {
+            let entry = Entry { page: u64_at(entry, 0), slot: u32_at(entry, 8), sectors: entry[12] };
+            let is_one = entry.slot < superblock.page_count && entry.page < pages;
+            let expected = || format!("a page of {pages} in one of {}", superblock.page_count);
+            if is_one { Ok(entry) } else { Err(flaw("entry", expected(), format!("{entry:?}"))) }
         });
-        Some(Record {
-            is_checkpoint,
-            identity,
-            generation: u64_at(body, 32),
-            place: u32_at(body, 40),
-            staged,
-            entries: entries.collect::<Option<_>>()?,
-        })
-    }
-}
-
-/// What the header of a record says, which may be damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Claimed {
-    pub(super) generation: u64,
-    pub(super) place: u32,
-    /// Of header, entries and checksum.
-    pub(super) length_bytes: usize,
-}
-
-impl Claimed {
-    /// Of the header of a record of this buffer; `None` of anything else.
-    pub(super) fn of(bytes: &[u8], superblock: &Superblock) -> Option<Claimed> {
-        let header = bytes.get(..RECORD_HEADER_BYTES)?;
-        let entries = Record::entries_of(header, superblock.page_count)?;
-        let length_bytes = record_bytes(entries.into()) as usize;
-        let is_of_this = header[16..32] == superblock.identity;
-        is_of_this.then(|| Claimed { generation: u64_at(header, 32), place: u32_at(header, 40), length_bytes })
+        Ok(Record { staged, entries: entries.collect::<Result<_, Flaw>>()? })
     }
 }
 
@@ -298,7 +246,7 @@ pub(crate) fn fuzz(data: &[u8]) {
     let mut sealed = data.to_vec();
     sealed.resize(SUPERBLOCK_BYTES, 0);
     sealed[..8].copy_from_slice(SUPERBLOCK_MAGIC);
-    sealed[8..16].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
+    sealed[8..16].copy_from_slice(&[2, 0, 0, 0, 2, 0, 0, 0]);
     sealed[SUPERBLOCK_CHECKED_BYTES..].fill(0);
     let checksum = crc32c::crc32c(&sealed[..SUPERBLOCK_CHECKED_BYTES]).to_le_bytes();
     sealed[SUPERBLOCK_CHECKED_BYTES..SUPERBLOCK_CHECKED_BYTES + 4].copy_from_slice(&checksum);
@@ -307,26 +255,18 @@ pub(crate) fn fuzz(data: &[u8]) {
     };
     assert_eq!(superblock.encode(Role::Disk), sealed);
     let superblock = Superblock { page_count: pages.into(), ..superblock };
+    let owner = crate::journal::Owner { layer: super::journal::LAYER, identity: superblock.identity };
+    crate::journal::fuzz(&owner, data);
     let mut record = data.to_vec();
-    if record.len() >= RECORD_HEADER_BYTES + CHECKSUM_BYTES {
-        record[..8].copy_from_slice(RECORD_MAGIC);
-        record[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        let room = (record.len() - RECORD_HEADER_BYTES - CHECKSUM_BYTES) / ENTRY_BYTES;
-        let entries = (u32_at(&record, 44) as usize % (room + 1)) as u32;
-        record[44..48].copy_from_slice(&entries.to_le_bytes());
-        let checked = RECORD_HEADER_BYTES + entries as usize * ENTRY_BYTES;
-        let checksum = crc32c::crc32c(&record[..checked]).to_le_bytes();
-        record[checked..checked + CHECKSUM_BYTES].copy_from_slice(&checksum);
-    }
+    let entries = record.len().saturating_sub(RECORD_HEADER_BYTES) / ENTRY_BYTES % (usize::from(pages) + 1);
+    record.resize(record_bytes(entries as u64) as usize, 0);
+    record[6..8].fill(0);
     for bytes in [data, &record] {
-        let claimed = Claimed::of(bytes, &superblock);
-        assert!(claimed.is_none_or(|claimed| claimed.length_bytes as u64 <= record_bytes(pages.into())));
-        let Some(record) = Record::decode(bytes, &superblock) else { continue };
+        let Ok(record) = Record::decode(bytes, &superblock) else { continue };
         assert!(record.entries.len() <= superblock.page_count as usize);
         assert!(record.entries.iter().all(|entry| entry.slot < superblock.page_count));
         assert!(record.staged.is_none_or(|staged| staged.length_bytes <= superblock.staging_bytes));
-        let again = Record::decode(&record.encode(512), &superblock);
-        assert_eq!(again, Some(record));
+        assert_eq!(Record::decode(&record.encode(), &superblock), Ok(record));
     }
 }
 
@@ -348,10 +288,6 @@ mod tests {
 
     fn record() -> Record {
         Record {
-            is_checkpoint: true,
-            identity: *b"0123456789abcdef",
-            generation: 7,
-            place: 0,
             staged: Some(Staged { zone: 3, length_bytes: 9 << 12 }),
             entries: vec![Entry { slot: 5, page: 77, sectors: 0xff }, Entry { slot: 9, page: 0, sectors: 0 }],
         }
@@ -364,26 +300,26 @@ mod tests {
         }
         assert!(matches!(Superblock::decode(&superblock().encode(Role::Disk), Role::Buffer), Found::Other(_)));
         assert_eq!(Superblock::decode(&[0; SUPERBLOCK_BYTES], Role::Disk), Found::Blank);
-        let bytes = record().encode(4096);
-        assert_eq!(bytes.len(), 4096);
-        assert_eq!(Record::decode(&bytes, &superblock()), Some(record()));
+        let bytes = record().encode();
+        assert_eq!(bytes.len() as u64, record_bytes(2));
+        assert_eq!(Record::decode(&bytes, &superblock()), Ok(record()));
     }
 
     /// The bytes are what they were: what is written today is read by later versions.
     #[test]
     fn the_bytes_stay_as_they_are() {
         let superblock = superblock().encode(Role::Disk);
-        assert_eq!(&superblock[..16], b"VARVEBUF\x01\0\0\0\x02\0\0\0");
-        let golden = crc32c::crc32c(&[superblock, record().encode(512)].concat());
+        assert_eq!(&superblock[..16], b"VARVEBUF\x02\0\0\0\x02\0\0\0");
+        let golden = crc32c::crc32c(&[superblock, record().encode()].concat());
         assert_eq!(golden, GOLDEN, "{golden:#x}");
     }
 
-    const GOLDEN: u32 = 0x0268_3cd7;
+    const GOLDEN: u32 = 0x6348_e083;
 
     #[test]
     fn any_bytes_are_taken() {
         let mut random = varve_env::Random::named(1, "write buffer");
-        let good = [record().encode(1), superblock().encode(Role::Disk)];
+        let good = [record().encode(), superblock().encode(Role::Disk)];
         for round in 0..3000 {
             let mut bytes = good[round % 2].clone();
             for _ in 0..random.below(20) {
@@ -404,24 +340,25 @@ mod tests {
             bytes[at] ^= 1;
             assert!(!matches!(Superblock::decode(&bytes, Role::Buffer), Found::Superblock(_) | Found::Blank), "{at}");
         }
-        let good = record().encode(1);
-        for at in 0..good.len() {
-            let mut bytes = good.clone();
-            bytes[at] ^= 0x10;
-            assert_eq!(Record::decode(&bytes, &superblock()), None, "{at}");
-            assert_eq!(Record::decode(&good[..at], &superblock()), None, "{at}");
+        let good = record().encode();
+        for at in (0..good.len()).filter(|at| at % ENTRY_BYTES != 0) {
+            assert!(Record::decode(&good[..at], &superblock()).is_err(), "{at}");
         }
         let mut other = superblock().encode(Role::Buffer);
-        other[8] = 2;
+        other[8] = 3;
         let checksum = crc32c::crc32c(&other[..SUPERBLOCK_CHECKED_BYTES]).to_le_bytes();
         other[SUPERBLOCK_CHECKED_BYTES..SUPERBLOCK_CHECKED_BYTES + 4].copy_from_slice(&checksum);
-        assert_eq!(Superblock::decode(&other, Role::Buffer), Found::OtherVersion(2));
+        assert_eq!(Superblock::decode(&other, Role::Buffer), Found::OtherVersion(3));
         // Entries that cannot be.
         for entry in
             [Entry { slot: 16_384, page: 0, sectors: 1 }, Entry { slot: 0, page: (8 << 30) / PAGE_BYTES, sectors: 1 }]
         {
             let record = Record { entries: vec![entry], ..record() };
-            assert_eq!(Record::decode(&record.encode(512), &superblock()), None);
+            assert!(Record::decode(&record.encode(), &superblock()).is_err());
         }
+        let staged = Some(Staged { zone: 1, length_bytes: (256 << 20) + 1 });
+        assert!(Record::decode(&Record { staged, ..record() }.encode(), &superblock()).is_err());
+        let entries = vec![Entry { slot: 1, page: 1, sectors: 1 }; 16_385];
+        assert!(Record::decode(&Record { staged: None, entries }.encode(), &superblock()).is_err());
     }
 }

@@ -101,19 +101,29 @@ struct Shared {
     changed: Condvar,
 }
 
-/// What was asked for, as it goes. That it is done is told when this is dropped, also where the device panicked.
-struct Entered<'a> {
+/// A call from the arrival of its requests to their end.
+///
+/// Dropping it, also while a panic unwinds, takes the call out of the queue and reports to the controller every request that the controller
+/// has seen. So each [`Controller::arrived`] is followed by exactly one [`Controller::completed`], whether the request succeeded, failed,
+/// passed its deadline or panicked.
+struct Call<'a> {
     shared: &'a Shared,
-    arrivals: Vec<Arrival>,
+    /// Place in the queue, once it has one.
+    ticket: Option<u64>,
+    /// Requests that the controller has seen.
+    seen: Vec<Arrival>,
     begun_nanos: u64,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for Call<'_> {
     fn drop(&mut self) {
         let now = self.shared.env.now().as_nanos();
         let mut state = self.shared.state.lock();
-        for arrival in &self.arrivals {
-            state.controller.completed(now, self.begun_nanos, arrival);
+        if self.ticket.take().is_some_and(|ticket| state.waiting.remove(&ticket).is_some()) {
+            self.shared.changed.notify_all();
+        }
+        for arrival in self.seen.drain(..) {
+            state.controller.completed(now, self.begun_nanos, &arrival);
         }
     }
 }
@@ -161,21 +171,27 @@ impl Shared {
     }
 
     /// Waits until all may go. `commanded` is the zone that a command is to.
-    fn enter(&self, arrivals: Vec<Arrival>, commanded: Option<ZoneId>, context: &IoContext) -> Entered<'_> {
+    fn enter(&self, arrivals: &[Arrival], commanded: Option<ZoneId>, context: &IoContext) -> Call<'_> {
         // Wanted only where somebody waits.
-        let zones = || self.zones_of(&arrivals, commanded);
+        let zones = || self.zones_of(arrivals, commanded);
+        let came = arrivals.first().map_or_else(|| self.env.now().as_nanos(), |arrival| arrival.nanos);
+        // Dropped after the lock is released: it takes the lock itself.
+        let mut call = Call { shared: self, ticket: None, seen: Vec::with_capacity(arrivals.len()), begun_nanos: came };
         let mut guard = self.state.lock();
         let ticket = guard.next_ticket;
         guard.next_ticket += 1;
-        let (mut has_waited, mut passes) = (false, true);
-        for arrival in &arrivals {
+        call.ticket = Some(ticket);
+        let (mut has_waited, mut passes, mut is_urgent) = (false, true, false);
+        for arrival in arrivals {
+            call.seen.push(*arrival);
             let mut verdict = guard.controller.arrived(arrival);
             while let Verdict::Wait(until_nanos) = verdict {
                 let deadline_nanos = arrival.deadline_nanos.unwrap_or(u64::MAX);
                 let now = self.env.now().as_nanos();
                 if now >= deadline_nanos {
-                    // Whoever holds it back, it does not wait longer.
+                    // Whoever holds it back, it does not wait longer, nor for others that wait.
                     guard.controller.let_go(now, arrival);
+                    is_urgent = true;
                     break;
                 }
                 let until_nanos = until_nanos.min(deadline_nanos);
@@ -188,7 +204,7 @@ impl Shared {
                     state.statistics.idle_periods += 1;
                 }
                 self.wait_until(&mut guard, ticket, until_nanos);
-                self.wait_for_earlier(&mut guard, ticket);
+                self.wait_for_earlier(&mut guard, ticket, arrival.deadline_nanos);
                 let now = self.env.now().as_nanos();
                 if guard.is_let_go(ticket) {
                     guard.controller.let_go(now, arrival);
@@ -200,21 +216,24 @@ impl Shared {
         }
         let state = &mut *guard;
         state.passed += u64::from(passes);
+        passes |= is_urgent;
         if passes && !state.waiting.is_empty() {
             state.let_go(&zones());
+            if let Some(own) = state.waiting.get_mut(&ticket) {
+                own.is_let_go = true;
+            }
             self.changed.notify_all();
         }
         if state.waiting.range(..ticket).next().is_some() {
             // Nor is this one overtaken while it waits for those before it.
             state.waiting.entry(ticket).or_insert_with(|| Waiting { zones: zones(), is_let_go: passes });
         }
-        self.wait_for_earlier(&mut guard, ticket);
+        self.wait_for_earlier(&mut guard, ticket, None);
         if guard.waiting.remove(&ticket).is_some() {
             self.changed.notify_all();
         }
-        let now = self.env.now().as_nanos();
-        let came = arrivals.first().map_or(now, |arrival| arrival.nanos);
         if has_waited {
+            let now = self.env.now().as_nanos();
             let statistics = &mut guard.statistics;
             let waited = now.saturating_sub(came);
             statistics.delayed += arrivals.len() as u64;
@@ -222,12 +241,11 @@ impl Shared {
             statistics.longest_delay_nanos = statistics.longest_delay_nanos.max(waited);
         }
         drop(guard);
-        let mut entered = Entered { shared: self, arrivals, begun_nanos: if has_waited { now } else { came } };
         self.report_if_wanted(context);
         if has_waited {
-            entered.begun_nanos = self.env.now().as_nanos();
+            call.begun_nanos = self.env.now().as_nanos();
         }
-        entered
+        call
     }
 
     /// Waits until then, or until this one is let go or another one passes.
@@ -240,10 +258,14 @@ impl Shared {
         }
     }
 
-    /// Waits while somebody waits who goes before this one.
-    fn wait_for_earlier(&self, state: &mut MutexGuard<'_, State>, ticket: u64) {
+    /// Waits while a call waits that goes before this one, until the deadline at most.
+    fn wait_for_earlier(&self, state: &mut MutexGuard<'_, State>, ticket: u64, deadline_nanos: Option<u64>) {
         while state.is_behind(ticket) {
-            self.changed.wait(state);
+            match deadline_nanos {
+                Some(nanos) if self.changed.wait_until(state, Instant::from_nanos(nanos)) => return,
+                Some(_) => {}
+                None => self.changed.wait(state),
+            }
         }
     }
 
@@ -272,7 +294,7 @@ impl Shared {
         context: &IoContext,
         perform: impl FnOnce() -> Result<T, MediaError>,
     ) -> Result<T, MediaError> {
-        let _entered = self.enter(vec![self.arrival(work, range.0, range.1, context)], commanded, context);
+        let _call = self.enter(&[self.arrival(work, range.0, range.1, context)], commanded, context);
         perform()
     }
 }
@@ -342,7 +364,7 @@ impl BlockDevice for ControlledDevice {
         if arrivals.is_empty() {
             return self.shared.inner.block.execute(requests, context);
         }
-        let _entered = self.shared.enter(arrivals, None, context);
+        let _call = self.shared.enter(&arrivals, None, context);
         self.shared.inner.block.execute(requests, context)
     }
 

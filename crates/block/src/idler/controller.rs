@@ -3,7 +3,7 @@
 use varve_media::{IoCause, IoClass, Request, Transfer, ZoneDescription};
 
 /// What a request does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Reads.
     Read,
@@ -72,7 +72,7 @@ pub trait Controller: Send {
     /// A request that was told to wait goes all the same: one that passes must come behind it.
     fn let_go(&mut self, now_nanos: u64, arrival: &Arrival);
 
-    /// A request is done. `begun_nanos` is when it went to the device, later than it came if it waited.
+    /// A request ended, however it did: called exactly once for each that [`arrived`](Controller::arrived). `begun_nanos` is when it went to the device, later than it came if it waited.
     fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival);
 
     /// A write came that a buffer above did not hold and took in, which is done now: the device gets it later, if at all.

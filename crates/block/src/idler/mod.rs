@@ -4,7 +4,7 @@
 //! requests wait for seconds. A controller over it holds requests back for a while so that it cleans before it must.
 //!
 //! [`Controller`]s are state machines without I/O or clock, of one file each: [`Unrestrained`] holds nothing back,
-//! [`FixedIdle`] does so at fixed times (AT-IC), [`Idler`] by how full it takes the cache to be and what the workload is like, and [`PacedIdle`], ours, by what cleaning is needed.
+//! [`FixedIdle`] does so at fixed times (AT-IC), and [`Idler`] by how full it takes the cache to be and what the workload is like.
 //! [`ControlledDevice`] does what they say.
 
 mod control;
@@ -12,7 +12,6 @@ mod controller;
 mod extents;
 mod fixed;
 mod ghost;
-mod paced;
 mod paper;
 mod reports;
 mod unrestrained;
@@ -21,7 +20,6 @@ pub use control::{ControlStatistics, ControlledDevice};
 pub use controller::{Arrival, Controller, Verdict, Work};
 pub use fixed::FixedIdle;
 pub use ghost::GhostCache;
-pub use paced::{Classes, PacedIdle, PacedParameters};
 pub use paper::{Idler, IdlerParameters};
 pub use unrestrained::Unrestrained;
 

@@ -1,8 +1,10 @@
 //! Idler, as published.
 
-use super::controller::{Arrival, Controller, Verdict};
+use super::controller::{Arrival, Controller, Verdict, Work};
 use super::ghost::GhostCache;
 use super::reports::Reports;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use varve_media::{IoCause, ZoneDescription};
 
 /// The numbers of Idler (Zhang, sections 4.4 and 4.5).
@@ -64,8 +66,7 @@ pub struct Idler {
     ghost: GhostCache,
     /// Until when requests are held back.
     idle_until_nanos: u64,
-    /// Requests that were held back and are not done.
-    delayed: usize,
+    held: HeldRequests,
     sample: Sample,
     /// Length of the last period by equation 4.2.
     length_nanos: u64,
@@ -73,6 +74,40 @@ pub struct Idler {
     cleaning_rate: f64,
     /// Where they fail nothing is held back.
     reports: Reports,
+}
+
+/// Requests that were held back and have not completed.
+///
+/// Each is known by what it is, not by when it went: one whose deadline has passed, or that is let go at once, goes at the moment at which it
+/// came, and counts as held all the same until it completes.
+#[derive(Clone, Debug, Default)]
+struct HeldRequests {
+    /// Count by time of arrival, offset, length and work: equal requests may be held at once.
+    counts: BTreeMap<(u64, u64, u64, Work), u32>,
+}
+
+impl HeldRequests {
+    fn key(arrival: &Arrival) -> (u64, u64, u64, Work) {
+        (arrival.nanos, arrival.offset_bytes, arrival.length_bytes, arrival.work)
+    }
+
+    fn insert(&mut self, arrival: &Arrival) {
+        *self.counts.entry(Self::key(arrival)).or_default() += 1;
+    }
+
+    /// Takes out a request that completed; false of one that was not held.
+    fn remove(&mut self, arrival: &Arrival) -> bool {
+        let Entry::Occupied(mut found) = self.counts.entry(Self::key(arrival)) else { return false };
+        *found.get_mut() -= 1;
+        if *found.get() == 0 {
+            found.remove();
+        }
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
 }
 
 /// The new requests of an execution period.
@@ -132,7 +167,7 @@ impl Idler {
             parameters,
             ghost,
             idle_until_nanos: 0,
-            delayed: 0,
+            held: HeldRequests::default(),
             sample: Sample::default(),
             cleaning_rate: 0.0,
         }
@@ -141,7 +176,7 @@ impl Idler {
     /// Follows a request that goes to the device.
     fn goes(&mut self, now_nanos: u64, arrival: &Arrival, is_new: bool) {
         let consumed = self.ghost.follow(arrival);
-        if is_new && self.delayed == 0 && self.sample.arrived < self.parameters.samples {
+        if is_new && self.held.is_empty() && self.sample.arrived < self.parameters.samples {
             self.sample.arrive(now_nanos, consumed);
         }
     }
@@ -180,7 +215,7 @@ impl Controller for Idler {
 
     fn arrived(&mut self, arrival: &Arrival) -> Verdict {
         if arrival.nanos < self.idle_until_nanos && !self.reports.has_failed() {
-            self.delayed += 1;
+            self.held.insert(arrival);
             return Verdict::Wait(self.idle_until_nanos);
         }
         // What leaves a buffer fills the cache, and says nothing of what is asked for.
@@ -197,14 +232,13 @@ impl Controller for Idler {
         self.goes(now_nanos, arrival, false);
     }
 
-    fn completed(&mut self, now_nanos: u64, begun_nanos: u64, arrival: &Arrival) {
-        if begun_nanos > arrival.nanos {
-            self.delayed = self.delayed.saturating_sub(1);
+    fn completed(&mut self, now_nanos: u64, _begun_nanos: u64, arrival: &Arrival) {
+        if self.held.remove(arrival) {
             return;
         }
         // One of the sample, or of those that came while others were held back.
         if arrival.cause != IoCause::Cleaning
-            && self.delayed == 0
+            && self.held.is_empty()
             && arrival.nanos >= self.sample.first_nanos
             && self.sample.arrived > self.sample.completed
         {
@@ -214,7 +248,7 @@ impl Controller for Idler {
 
     fn absorbed(&mut self, now_nanos: u64, arrival: &Arrival) {
         let samples = self.parameters.samples;
-        if now_nanos < self.idle_until_nanos || self.delayed > 0 || self.sample.arrived >= samples {
+        if now_nanos < self.idle_until_nanos || !self.held.is_empty() || self.sample.arrived >= samples {
             return;
         }
         let consumed = self.ghost.would_take(arrival.offset_bytes, arrival.length_bytes);

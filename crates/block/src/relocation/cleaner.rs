@@ -1,9 +1,11 @@
 //! Moves zones, step by step: does what the policy says.
 
 use super::core::{Core, written_bytes};
-use super::journal::{CommitError, Journal};
+use super::journal::{CommitError, MapJournal};
+use super::mark::FIRST_ZONE;
 use super::moving::Moving;
 use super::policy::Turn;
+use super::record::Move;
 use std::io::IoSlice;
 use std::ops::Range;
 use varve_media::{
@@ -51,7 +53,7 @@ impl Drop for Ended {
                 device: core.inner.block.name().to_owned(),
                 operation: varve_media::Operation::Write,
                 offset_bytes: core.physical.start_bytes(ZoneId(core.physical.zone_count.saturating_sub(1))),
-                source: std::sync::Arc::new(source),
+                error: std::sync::Arc::new(source),
             });
         }
         state.is_stopped = true;
@@ -61,7 +63,7 @@ impl Drop for Ended {
 
 pub(super) struct Cleaner {
     core: std::sync::Arc<Core>,
-    journal: Journal,
+    journal: MapJournal,
 }
 
 fn context() -> IoContext {
@@ -69,7 +71,7 @@ fn context() -> IoContext {
 }
 
 impl Cleaner {
-    pub(super) fn new(core: std::sync::Arc<Core>, journal: Journal) -> Cleaner {
+    pub(super) fn new(core: std::sync::Arc<Core>, journal: MapJournal) -> Cleaner {
         Cleaner { core, journal }
     }
 
@@ -77,10 +79,14 @@ impl Cleaner {
     pub(super) fn run(mut self) {
         let _ended = Ended(std::sync::Arc::clone(&self.core));
         while let Some((logical, is_demanded)) = self.core.wait_for_zone() {
+            let before_nanos = self.core.state.lock().statistics.step_nanos;
             let result = self.relocate(logical, is_demanded);
             let mut state = self.core.state.lock();
             match result {
-                Ok(()) => state.failures = 0,
+                Ok(()) => {
+                    state.failures = 0;
+                    state.move_nanos = self.core.parameters.move_nanos(state.statistics.step_nanos - before_nanos);
+                }
                 // A look at the zones says nothing of whether they can be moved.
                 Err(Halt::NotNeeded | Halt::Stopped) => {}
                 Err(_) => {
@@ -104,7 +110,11 @@ impl Cleaner {
                 }
             }
             state.attempts += 1;
+            state.unreturned_share = 0.0;
             self.core.release(&mut state);
+        }
+        if self.core.state.lock().failure.is_none() {
+            self.journal.seal();
         }
     }
 
@@ -115,10 +125,11 @@ impl Cleaner {
     /// Looks at all zones, if that is due: what the disk cleaned by itself needs no relocation.
     fn look(&self) -> Result<(), Halt> {
         let core = &self.core;
-        let now = core.now();
-        let last = core.state.lock().last_report_nanos;
-        if last.is_some_and(|last| now < last.saturating_add(core.parameters.report_nanos)) {
-            return Ok(());
+        {
+            let state = core.state.lock();
+            if !core.parameters.is_report_due(state.last_report_nanos, state.seems_to_block, core.now()) {
+                return Ok(());
+            }
         }
         let count = core.physical.zone_count;
         let reported = self.step(|| core.inner_zones.report(ZoneId(0), count, &context()))?;
@@ -133,11 +144,12 @@ impl Cleaner {
                 Some(core.described(ZoneId(zone), found.clone()))
             })
             .collect();
-        if let Some(logical) = logical.filter(|logical| state.ghost.reported(logical).is_some()) {
+        let Some(logical) = logical else { return Err(Halt::NotNeeded) };
+        state.statistics.reports_in_doubt += u64::from(std::mem::take(&mut state.seems_to_block));
+        if state.ghost.reported(&logical).is_some() {
             let in_order = (0..).map(ZoneId).zip(&logical).filter(|(_, found)| !found.non_sequential);
             in_order.for_each(|(zone, _)| state.is_in_order(zone));
         }
-        drop(state);
         Err(Halt::NotNeeded)
     }
 
@@ -202,18 +214,19 @@ impl Cleaner {
             late.extend(pieces);
         }
         self.sync_if(1)?;
-        if !core.drain_syncs() {
-            return Err(Halt::Stopped);
-        }
         self.switch((logical, from, to), &found, late)?;
         core.drain_earlier(logical);
         // What it had of the media cache is given back only now.
-        self.empty(from)
+        self.empty(from)?;
+        if from == FIRST_ZONE {
+            self.step(|| core.mark_first_sector())?;
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), Halt> {
         let copied_bytes = self.core.state.lock().copied_bytes;
-        self.core.inner.block.sync(&context()).map_err(|error| {
+        self.core.order.sync(&context()).map_err(|error| {
             self.core.fail(&error);
             Halt::Stopped
         })?;
@@ -279,6 +292,14 @@ impl Cleaner {
                 written.min(done + chunk_bytes)
             };
             let mut at = done;
+            if core.state.lock().seems_to_block {
+                match self.look() {
+                    Err(Halt::Stopped) => return Err(Halt::Stopped),
+                    // Where the drive cleaned the zone meanwhile there is nothing left to gain.
+                    Err(_) if core.state.lock().ghost.zone_share(logical).1 == 0 => return Err(Halt::NotNeeded),
+                    _ => {}
+                }
+            }
             while at < end {
                 let read = at..end.min(at + step_bytes());
                 let data = &mut buffer[(read.start - done) as usize..(read.end - done) as usize];
@@ -384,7 +405,7 @@ impl Cleaner {
         if !after.relocate(logical, from, to) {
             return Err(Halt::NotCommitted);
         }
-        let committed = self.journal.commit(&before, (logical, from, to));
+        let committed = self.journal.commit(&before, Move { logical, from, to });
         committed.map_err(|error| core.not_committed(error, Halt::NotCommitted))?;
         let mut state = core.state.lock();
         state.map = after;
@@ -392,6 +413,7 @@ impl Cleaner {
         state.statistics.relocated_zones += 1;
         state.is_in_order(logical);
         if let Some(zone) = state.zones.get(logical.0 as usize) {
+            state.unreturned_share = state.ghost.zone_share(logical).0;
             state.ghost.cleaned(logical, zone.written_bytes);
         }
         for piece in late {
@@ -424,6 +446,8 @@ impl Core {
         if is_busy {
             state.last_busy_step = (begun, ended);
         }
+        let step_nanos = ended.saturating_sub(begun);
+        state.seems_to_block |= self.parameters.is_sign_of_blocking(step_nanos, state.ghost.utilization());
         let statistics = &mut state.statistics;
         statistics.steps += 1;
         statistics.step_nanos += ended.saturating_sub(begun);

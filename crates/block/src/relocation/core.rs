@@ -1,5 +1,6 @@
 //! What the requests of a device with relocated zones and the relocation itself share.
 
+use super::admission::{Admission, Held, Level};
 use super::map::ZoneMap;
 use super::moving::Moving;
 use super::policy::{Candidate, Filling, RelocationParameters, Situation};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use varve_env::{Condvar, Env, Mutex, MutexGuard};
 use varve_media::{
-    Capabilities, Device, Geometry, IoClass, IoContext, MediaError, ZoneCondition, ZoneControl, ZoneDescription,
+    Capabilities, Device, Geometry, IoContext, MediaError, SyncOrder, ZoneCondition, ZoneControl, ZoneDescription,
     ZoneGeometry, ZoneId,
 };
 
@@ -33,8 +34,12 @@ pub struct RelocationStatistics {
     pub held_writes: u64,
     /// The longest that one did.
     pub longest_hold_nanos: u64,
-    /// Writes of compactions that waited because the cache was about to be full.
+    /// Writes that waited because the cache was about to be full.
     pub braked_writes: u64,
+    /// The longest that one did.
+    pub longest_brake_nanos: u64,
+    /// Reports of all zones that were asked for because the drive seemed to block.
+    pub reports_in_doubt: u64,
     /// Reports of all zones that were asked for.
     pub reports: u64,
 }
@@ -102,6 +107,16 @@ pub(super) struct State {
     /// Not before then another zone is looked for: what failed once would at once fail again.
     pub(super) not_before_nanos: u64,
     pub(super) failures: u32,
+    /// Whether writes of every class wait.
+    admission: Admission,
+    /// How fast the cache fills, over the time that the move of a zone takes.
+    filling_in_move: Filling,
+    /// That time, in nanoseconds; 0 before the first move.
+    pub(super) move_nanos: u64,
+    /// Share of the cache that a zone which was moved takes until its old place is reset.
+    pub(super) unreturned_share: f64,
+    /// A step was a sign that the drive blocks.
+    pub(super) seems_to_block: bool,
     /// Relocation waits for a zone that is worth it, or for requests to end.
     rests: bool,
     listens: bool,
@@ -115,6 +130,8 @@ pub(super) struct Core {
     pub(super) env: Env,
     pub(super) inner: Device,
     pub(super) inner_zones: Arc<dyn ZoneControl>,
+    /// Syncs of the device below: of requests, of copies and of the journal.
+    pub(super) order: Arc<SyncOrder>,
     /// Zones of the device below.
     pub(super) physical: ZoneGeometry,
     pub(super) geometry: Geometry,
@@ -176,6 +193,11 @@ impl State {
             durable_bytes: 0,
             not_before_nanos: 0,
             failures: 0,
+            admission: Admission::default(),
+            filling_in_move: Filling::default(),
+            move_nanos: 0,
+            unreturned_share: 0.0,
+            seems_to_block: false,
             rests: false,
             listens: false,
             attempts: 0,
@@ -195,7 +217,14 @@ impl State {
 
     /// How full the cache counts as.
     pub(super) fn pressure(&self, parameters: &RelocationParameters, now_nanos: u64) -> f64 {
-        parameters.pressure(self.ghost.utilization(), &self.filling, now_nanos)
+        let pressure = parameters.pressure(self.ghost.utilization(), &self.filling, now_nanos);
+        pressure.max(parameters.pressure_of_holds(&self.level(parameters, now_nanos)))
+    }
+
+    /// How full the cache is, and from where on writes wait.
+    fn level(&self, parameters: &RelocationParameters, now_nanos: u64) -> Level {
+        let filled = if self.move_nanos == 0 { 0.0 } else { self.filling_in_move.within(self.move_nanos, now_nanos) };
+        parameters.level(self.ghost.utilization() + self.unreturned_share, filled)
     }
 
     /// The zone to relocate, and whether somebody demanded it.
@@ -291,7 +320,7 @@ pub(super) fn written_bytes(found: &ZoneDescription) -> u64 {
 impl Core {
     pub(super) fn new(
         env: &Env,
-        (inner, inner_zones): (&Device, &Arc<dyn ZoneControl>),
+        (inner, inner_zones, order): (&Device, &Arc<dyn ZoneControl>, &Arc<SyncOrder>),
         (physical, logical): (ZoneGeometry, ZoneGeometry),
         parameters: RelocationParameters,
         state: State,
@@ -302,6 +331,7 @@ impl Core {
             env: env.clone(),
             inner: inner.clone(),
             inner_zones: Arc::clone(inner_zones),
+            order: Arc::clone(order),
             physical,
             logical,
             geometry,
@@ -362,29 +392,37 @@ impl Core {
         Ok(Entered { core: self, tickets: first..state.next_ticket, changes, offsets, copied_bytes: 0 })
     }
 
-    /// Lets a write of a compaction wait while relocation is behind: as long as the cache is too full, and no longer than a bound.
+    /// Lets a write that goes to the cache wait while relocation is behind, as long as the policy says. Relocation that rests gives nothing back:
+    /// nothing waits for it.
     fn brake(&self, state: &mut MutexGuard<'_, State>, parts: &[Part], context: &IoContext) {
-        if context.class != IoClass::Compaction {
-            return;
-        }
-        let came = self.now();
+        let came_nanos = self.now();
+        let deadline_nanos = context.deadline.map(varve_env::Instant::as_nanos);
+        let write = Held { class: context.class, came_nanos, deadline_nanos };
         let mut has_waited = false;
         loop {
-            let hold_nanos = self.parameters.brake_nanos(state.ghost.utilization());
-            let deadline_nanos = context.deadline.map_or(u64::MAX, varve_env::Instant::as_nanos);
-            let until_nanos = came.saturating_add(hold_nanos).min(deadline_nanos);
+            let level = state.level(&self.parameters, self.now());
+            state.admission = self.parameters.admission(state.admission, &level);
             let fills = |part: &Part| {
                 let start = self.logical.start_bytes(part.zone).saturating_add(part.range.start);
                 part.work == Work::Write && state.ghost.would_take(start, part.range.end - part.range.start) > 0.0
             };
-            let is_moving = state.moving.is_some() && state.failure.is_none() && !state.is_stopped;
-            if self.now() >= until_nanos || !is_moving || !parts.iter().any(fills) {
+            let gives_back = !state.rests && state.failure.is_none() && !state.is_stopped;
+            let Some(until_nanos) = self
+                .parameters
+                .hold(state.admission, &level, &write, self.now())
+                .filter(|_| gives_back && parts.iter().any(fills))
+            else {
                 break;
-            }
+            };
             has_waited = true;
             self.released.wait_until(state, varve_env::Instant::from_nanos(until_nanos));
         }
-        state.statistics.braked_writes += u64::from(has_waited);
+        if has_waited {
+            let waited_nanos = self.now().saturating_sub(came_nanos);
+            let statistics = &mut state.statistics;
+            statistics.braked_writes += 1;
+            statistics.longest_brake_nanos = statistics.longest_brake_nanos.max(waited_nanos);
+        }
     }
 
     fn insert(&self, state: &mut State, used: InFlight) {
@@ -441,7 +479,9 @@ impl Core {
             Work::Write => {
                 zone.written_bytes = zone.written_bytes.max(part.range.end);
                 let share = state.ghost.written(start + part.range.start, length_bytes);
-                self.parameters.filled(&mut state.filling, share, now_nanos);
+                state.filling.add(share, self.parameters.filling_memory_nanos, now_nanos);
+                let move_nanos = state.move_nanos;
+                state.filling_in_move.add(share, move_nanos, now_nanos);
             }
             // What these make of it is known when they are done.
             Work::Read | Work::Forget | Work::Command => {}
@@ -485,11 +525,6 @@ impl Core {
         }
     }
 
-    /// What there is to say of a sync that went well: another may have failed meanwhile, and taken with it what this one was for.
-    pub(super) fn acknowledged(&self) -> Result<(), MediaError> {
-        self.state.lock().failure.clone().map_or(Ok(()), Err)
-    }
-
     /// Follows a zone that was finished.
     pub(super) fn finished(&self, logical: ZoneId) {
         if let Some(zone) = self.state.lock().zones.get_mut(logical.0 as usize) {
@@ -509,6 +544,7 @@ impl Core {
     pub(super) fn stop(&self) {
         self.state.lock().is_stopped = true;
         self.work.notify_all();
+        self.released.notify_all();
     }
 
     /// Waits for a zone to relocate; `None` at the end.
@@ -523,6 +559,7 @@ impl Core {
                 return Some(zone);
             }
             state.rests = true;
+            self.released.notify_all();
             self.work.wait(&mut state);
             state.rests = false;
         }
@@ -553,16 +590,6 @@ impl Core {
         while state.is_in_use(logical, Some(now)) {
             self.listen(&mut state, None);
         }
-    }
-
-    /// Waits for syncs that entered before now: one that fails may have taken with it what another, which succeeded later, was for. False at the end.
-    pub(super) fn drain_syncs(&self) -> bool {
-        let mut state = self.state.lock();
-        let now = state.next_ticket;
-        while state.in_flight.range(..now).any(|(_, used)| used.zones.is_empty()) && state.failure.is_none() {
-            self.listen(&mut state, None);
-        }
-        state.failure.is_none()
     }
 
     /// Ends the relocation that is under way, whatever came of it.

@@ -1,11 +1,10 @@
 //! The device.
 
 use super::cleaner::{Cleaner, elsewhere};
-use super::core::{Core, Part, RelocationStatistics, State};
-use super::journal::{self, Formatting, Journal};
+use super::core::{Core, Part, RelocationStatistics, State, ZoneKnowledge};
+use super::journal::{self, Formatting, MapJournal, UNIT_BYTES};
 use super::map::{JOURNAL_ZONES, ZoneMap};
 use super::policy::RelocationParameters;
-use super::record::SLOT_BYTES;
 use super::split::{self, Piece};
 use super::zones::RelocatedZones;
 use crate::idler::{GhostCache, Work};
@@ -14,7 +13,7 @@ use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle, Mutex};
 use varve_media::{
     BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaCache, MediaError, Operation,
-    Request, ZoneGeometry, ZoneId, ZoneType, check_request,
+    Request, SyncOrder, ZoneGeometry, ZoneId, ZoneType, check_request,
 };
 
 /// A device whose zones are moved when they are out of order, so that the disk below has nothing to clean.
@@ -80,15 +79,14 @@ impl RelocatingDevice {
             return Err(unsuitable(inner, found, "one of preferred zones that may be written anywhere"));
         }
         let Geometry { sector_bytes, physical_sector_bytes, .. } = *inner.block.geometry();
-        let slot_bytes = SLOT_BYTES as u64;
-        let fits = |sector: u32| sector > 0 && slot_bytes.is_multiple_of(sector.into());
-        if !fits(sector_bytes) || !fits(physical_sector_bytes) || !physical.zone_bytes.is_multiple_of(slot_bytes) {
+        let fits = |sector: u32| sector > 0 && UNIT_BYTES.is_multiple_of(sector.into());
+        if !fits(sector_bytes) || !fits(physical_sector_bytes) || !physical.zone_bytes.is_multiple_of(UNIT_BYTES) {
             let found =
                 format!("a disk of sectors of {physical_sector_bytes} and zones of {} bytes", physical.zone_bytes);
             return Err(unsuitable(
                 inner,
                 found,
-                format!("one of sectors that divide {slot_bytes}, and zones of whole ones"),
+                format!("one of sectors that divide {UNIT_BYTES}, and zones of whole ones"),
             ));
         }
         let logical_max = physical.zone_count.saturating_sub(JOURNAL_ZONES);
@@ -111,10 +109,20 @@ impl RelocatingDevice {
                 "one with the conventional zones first",
             ));
         }
-        let (journal, map) = Journal::open(inner, zones, &physical, &reported, parameters.spares, formatting)?;
+        let order = SyncOrder::shared(env, Arc::clone(&inner.block));
+        let (journal, map) =
+            MapJournal::open((inner, &order), zones, &physical, &reported, parameters.spares, formatting)?;
         let logical = ZoneGeometry { zone_count: map.len(), ..physical.clone() };
-        let core =
-            Arc::new(Self::core(env, (inner, zones), (physical, logical), (limits, parameters), (map, &reported)));
+        let core = Arc::new(Self::core(
+            env,
+            (inner, zones, &order),
+            (physical, logical),
+            (limits, parameters),
+            (map, &reported),
+        ));
+        if formatting != Formatting::Never {
+            core.mark_first_sector();
+        }
         let cleaner = Cleaner::new(Arc::clone(&core), journal);
         let actor = env.spawn("relocation", move || cleaner.run());
         let front = Arc::new(Front { core, actor: Mutex::new(env, "relocation's thread", Some(actor)) });
@@ -126,7 +134,7 @@ impl RelocatingDevice {
 
     fn core(
         env: &Env,
-        inner: (&Device, &Arc<dyn varve_media::ZoneControl>),
+        inner: (&Device, &Arc<dyn varve_media::ZoneControl>, &Arc<SyncOrder>),
         (physical, logical): (ZoneGeometry, ZoneGeometry),
         (limits, parameters): (MediaCache, RelocationParameters),
         (mut map, reported): (ZoneMap, &[varve_media::ZoneDescription]),
@@ -158,6 +166,16 @@ impl RelocatingDevice {
     /// What relocation did so far.
     pub fn statistics(&self) -> RelocationStatistics {
         self.front.core.state.lock().statistics
+    }
+
+    /// Memory that relocation of this device takes, in bytes: its knowledge of zones and of a full map of extents, and the
+    /// buffer that a step copies through.
+    pub fn memory_bytes_max(&self) -> (usize, usize) {
+        let core = &self.front.core;
+        let state = core.state.lock();
+        let per_zone = size_of::<ZoneKnowledge>() + size_of::<ZoneId>();
+        let known = state.ghost.memory_bytes_max() + state.zones.len() * per_zone;
+        (known, core.parameters.chunk_bytes as usize)
     }
 
     /// How full the media cache is taken to be.
@@ -217,13 +235,13 @@ impl BlockDevice for RelocatingDevice {
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
         let core = &self.front.core;
         let entered = core.enter_sync()?;
-        let result = core.inner.block.sync(context);
+        let result = core.order.sync(context);
         match &result {
             Ok(()) => core.synced(&entered),
             Err(error) => core.fail(error),
         }
         drop(entered);
-        result.and_then(|()| core.acknowledged())
+        result
     }
 
     fn counters(&self) -> Counters {

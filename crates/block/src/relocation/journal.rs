@@ -1,23 +1,27 @@
 //! The journal: which zone each logical zone is in, durably.
 //!
-//! Two zones are used in turn. The one in use begins with a checkpoint of the whole map; records follow. When it is full, or its
-//! end is in doubt, a checkpoint of the next generation goes to the other, and this one is reset: no record is written while both
-//! hold a checkpoint. So what does not open at one of the two is never older than it seems.
+//! It is the shared [journal](crate::journal) on the last two zones of the device.
 
 use super::map::{JOURNAL_ZONES, ZoneMap};
-use super::record::{self, CheckpointHeader, Flaw, Record, SLOT_BYTES};
+use super::mark::{FIRST_ZONE, mark_bytes};
+use super::record::{self, Flaw, Move};
+use crate::journal::{self, AreaZones, Areas, BeginError, Journal, JournalError, Owner};
 use std::sync::Arc;
 use varve_media::{
-    AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, MediaErrorKind, Operation, ZoneCondition,
-    ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, is_zero,
+    AlignedBuffer, BlockDeviceExt, Device, IoClass, IoContext, MediaError, Operation, RELOCATION_LAYER,
+    RELOCATION_UNIT_BYTES, SyncOrder, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, is_zero,
 };
 
-/// Records that a zone of the journal must have room for.
-const RECORDS_MIN: u64 = 4;
-/// Bytes read at once when a journal is opened.
-const READ_BYTES: usize = 1 << 20;
+/// Records are aligned to it.
+pub(super) const UNIT_BYTES: u64 = RELOCATION_UNIT_BYTES;
+/// Changes that a zone of the journal must have room for, and those for which one is used at most: what is read when
+/// it is opened is bounded by it.
+const CHANGES_MIN: u64 = 2;
+const CHANGES_MAX: u64 = 1024;
 /// Bytes of a conventional zone that are looked at to see whether the device is blank.
 const LOOKED_AT_BYTES: u64 = 64 << 10;
+
+pub(super) const OWNER: Owner = Owner { layer: *RELOCATION_LAYER, identity: [0; 16] };
 
 /// What to do with a device that has no journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,37 +43,44 @@ pub(super) enum CommitError {
     Unknown(MediaError),
 }
 
+impl From<BeginError> for CommitError {
+    fn from(error: BeginError) -> Self {
+        match error {
+            BeginError::NotDone(_) => CommitError::NotDone,
+            BeginError::Unknown(error) => CommitError::Unknown(error),
+        }
+    }
+}
+
 /// The journal of an open device. Used by one thread.
-pub(super) struct Journal {
-    device: Device,
-    zones: Arc<dyn ZoneControl>,
+pub(super) struct MapJournal {
+    journal: Journal,
     geometry: ZoneGeometry,
-    /// Which of the two is in use.
-    current: ZoneId,
-    generation: u64,
-    /// Records in the zone in use.
-    records: u64,
-    /// Nothing lies behind the last record.
-    is_clean: bool,
-    /// The zone that is not in use is empty.
-    other_is_empty: bool,
-    checkpoint_bytes: u64,
+    /// Something was written to it.
+    has_changed: bool,
 }
 
 fn context() -> IoContext {
     IoContext::of(IoClass::Metadata)
 }
 
-/// What one zone of the journal holds.
-struct Found {
-    zone: ZoneId,
-    header: CheckpointHeader,
-    map: ZoneMap,
-    end: record::End,
+/// Least bytes of a zone with a journal of so many logical zones.
+pub(super) fn zone_bytes_min(logical_zones: u32) -> u64 {
+    area_bytes(logical_zones, CHANGES_MIN)
+}
+
+fn area_bytes(logical_zones: u32, changes: u64) -> u64 {
+    journal::area_bytes(record::checkpoint_bytes(logical_zones), changes, record::CHANGE_BYTES, UNIT_BYTES)
+}
+
+/// Bytes at the start of a zone that may have been written.
+fn written_bytes(found: &ZoneDescription) -> u64 {
+    super::core::written_bytes(found)
 }
 
 struct Opening<'a> {
     device: &'a Device,
+    order: &'a Arc<SyncOrder>,
     zones: &'a Arc<dyn ZoneControl>,
     geometry: &'a ZoneGeometry,
     reported: &'a [ZoneDescription],
@@ -80,15 +91,69 @@ impl Opening<'_> {
         self.device.block.name().to_owned()
     }
 
-    fn flawed(&self, flaw: Flaw, offset_bytes: u64) -> MediaError {
-        match flaw {
-            Flaw::OtherVersion(found) => MediaError::OtherVersion {
-                device: self.name(),
-                what: "the journal of relocated zones".to_owned(),
-                readable: record::VERSION,
-                found,
-            },
-            Flaw::Damaged(what, expected, found) => MediaError::Damaged {
+    fn areas(&self) -> Areas {
+        let first = ZoneId(self.geometry.zone_count - JOURNAL_ZONES);
+        let zones = [first, ZoneId(first.0 + 1)];
+        let capacity = self.geometry.zone_capacity_bytes / UNIT_BYTES * UNIT_BYTES;
+        let reported = zones.map(|zone| self.reported.get(zone.0 as usize));
+        let pointers = reported.map(|found| {
+            let found = found.filter(|found| !found.non_sequential)?;
+            Some(match found.condition {
+                ZoneCondition::Full => found.capacity_bytes,
+                _ => found.write_pointer_bytes.saturating_sub(found.start_bytes),
+            })
+        });
+        Areas {
+            device: self.device.clone(),
+            order: Arc::clone(self.order),
+            unit_bytes: UNIT_BYTES,
+            offsets: zones.map(|zone| self.geometry.start_bytes(zone)),
+            area_bytes: capacity.min(area_bytes(self.geometry.zone_count, CHANGES_MAX)),
+            zones: Some(AreaZones {
+                control: Arc::clone(self.zones),
+                zones,
+                written_bytes: reported.map(|found| found.map_or(capacity, written_bytes)),
+                pointers,
+            }),
+        }
+    }
+
+    fn other_version(&self, readable: u32, found: u32) -> MediaError {
+        let what = "the journal of relocated zones".to_owned();
+        MediaError::OtherVersion { device: self.name(), what, readable, found }
+    }
+
+    /// The journal that is there, with its map; `None` without one.
+    fn find(&self) -> Result<Option<(Journal, ZoneMap)>, JournalError> {
+        let mut map: Option<ZoneMap> = None;
+        let mut other_version = None;
+        let found = Journal::open(self.areas(), OWNER, &context(), &mut |replayed| {
+            let result = match (&mut map, replayed.is_checkpoint) {
+                (Some(map), false) => Move::apply(replayed.payload, map),
+                _ => record::decode_checkpoint(self.geometry, replayed.payload).map(|found| map = Some(found)),
+            };
+            result.map_err(|flaw| {
+                let (what, expected, found) = match flaw {
+                    Flaw::Damaged { what, expected, found } => (what, expected, found),
+                    Flaw::OtherVersion(found) => {
+                        other_version = Some(found);
+                        ("version", record::VERSION.to_string(), found.to_string())
+                    }
+                };
+                journal::Flaw { what, offset_bytes: replayed.offset_bytes, expected, found }
+            })
+        });
+        if let Some(found) = other_version {
+            return Err(JournalError::OtherVersion { readable: record::VERSION, found });
+        }
+        Ok(found?.zip(map))
+    }
+
+    fn error(&self, error: JournalError) -> MediaError {
+        match error {
+            JournalError::Media(error) => error,
+            JournalError::OtherVersion { readable, found } => self.other_version(readable, found),
+            JournalError::Damaged(journal::Flaw { what, offset_bytes, expected, found }) => MediaError::Damaged {
                 device: self.name(),
                 offset_bytes,
                 what: format!("{what} in the journal of relocated zones"),
@@ -98,96 +163,42 @@ impl Opening<'_> {
         }
     }
 
-    /// Reads whole slots; those that cannot be read are as ones that were torn.
-    fn read(&self, offset_bytes: u64, length_bytes: usize) -> Result<Vec<u8>, MediaError> {
+    fn read(&self, offset_bytes: u64, length_bytes: u64) -> Result<AlignedBuffer, MediaError> {
         let alignment = self.device.block.capabilities().buffer_alignment_bytes.max(1) as usize;
-        let mut all = Vec::with_capacity(length_bytes);
-        while all.len() < length_bytes {
-            let at = offset_bytes + all.len() as u64;
-            let mut buffer = AlignedBuffer::new((length_bytes - all.len()).min(READ_BYTES), alignment);
-            match self.device.block.read_at(at, &mut buffer, &context()) {
-                Err(error) if error.kind() == MediaErrorKind::Unreadable => {
-                    for (slot, at) in buffer.chunks_mut(SLOT_BYTES).zip((at..).step_by(SLOT_BYTES)) {
-                        let mut one = AlignedBuffer::new(slot.len(), alignment);
-                        match self.device.block.read_at(at, &mut one, &context()) {
-                            Err(error) if error.kind() == MediaErrorKind::Unreadable => slot.fill(0xFF),
-                            result => {
-                                result?;
-                                slot.copy_from_slice(&one);
-                            }
-                        }
-                    }
-                }
-                result => result?,
+        let mut buffer = AlignedBuffer::new(length_bytes as usize, alignment);
+        self.device.block.read_at(offset_bytes, &mut buffer, &context())?;
+        Ok(buffer)
+    }
+
+    /// Refuses a journal of version 1.
+    fn refuse_version_1(&self) -> Result<(), MediaError> {
+        let areas = self.areas();
+        let written = areas.zones.as_ref().map_or([0; 2], |zones| zones.written_bytes);
+        for (at, _) in areas.offsets.into_iter().zip(written).filter(|(_, written)| *written >= UNIT_BYTES) {
+            if record::is_of_version_1(&self.read(at, UNIT_BYTES)?) {
+                return Err(self.other_version(record::VERSION, 1));
             }
-            all.extend_from_slice(&buffer);
         }
-        Ok(all)
+        Ok(())
     }
 
-    /// Bytes of a zone that may hold something, in whole slots.
-    fn written_bytes(&self, zone: ZoneId) -> u64 {
-        let capacity = self.geometry.zone_capacity_bytes / SLOT_BYTES as u64 * SLOT_BYTES as u64;
-        let Some(found) = self.reported.get(zone.0 as usize) else { return capacity };
-        match found.condition {
-            ZoneCondition::Empty => 0,
-            condition if condition.is_active() && !found.non_sequential => {
-                let written = found.write_pointer_bytes.saturating_sub(found.start_bytes);
-                written.next_multiple_of(SLOT_BYTES as u64).min(capacity)
-            }
-            _ => capacity,
-        }
-    }
-
-    /// What a zone of the journal holds; `None` where its checkpoint is none, or torn.
-    fn find(&self, zone: ZoneId) -> Result<Option<Found>, MediaError> {
-        let start = self.geometry.start_bytes(zone);
-        let written = self.written_bytes(zone);
-        if written < 2 * SLOT_BYTES as u64 {
-            return Ok(None);
-        }
-        let slot = self.read(start, SLOT_BYTES)?;
-        let header = record::decode_header(self.geometry, &slot).map_err(|flaw| self.flawed(flaw, start))?;
-        let Some(header) = header else { return Ok(None) };
-        let checkpoint_bytes = record::checkpoint_bytes(header.logical_zones);
-        if checkpoint_bytes > written {
-            return Ok(None);
-        }
-        let entries = self.read(start + SLOT_BYTES as u64, checkpoint_bytes as usize - SLOT_BYTES)?;
-        let map = record::decode_map(self.geometry, &header, &entries).map_err(|flaw| self.flawed(flaw, start))?;
-        let Some(mut map) = map else { return Ok(None) };
-        let slots = self.read(start + checkpoint_bytes, (written - checkpoint_bytes) as usize)?;
-        let end = record::apply(&mut map, header.generation, &slots).map_err(|(slot, flaw)| {
-            self.flawed(flaw, start + checkpoint_bytes + slot.saturating_mul(SLOT_BYTES as u64))
-        })?;
-        Ok(Some(Found { zone, header, map, end }))
-    }
-
-    /// Whether the next record would be written in order.
-    fn ends_at(&self, found: &Found) -> bool {
-        let records = found.end.records.saturating_mul(SLOT_BYTES as u64);
-        let end = record::checkpoint_bytes(found.header.logical_zones).saturating_add(records);
-        self.reported.get(found.zone.0 as usize).is_some_and(|zone| {
-            let is_full = zone.condition == ZoneCondition::Full;
-            !zone.non_sequential && (is_full || zone.write_pointer_bytes.saturating_sub(zone.start_bytes) == end)
-        })
-    }
-
-    /// Whether nothing is lost when a journal is made: all zones are empty, those of the journal but for what is of a journal that
-    /// was not finished.
+    /// Whether nothing is lost when a journal is made: all zones are empty, but for those of the journal.
     fn is_blank(&self) -> Result<bool, MediaError> {
         let journal = self.geometry.zone_count - JOURNAL_ZONES;
         for (zone, found) in (0..self.geometry.zone_count).zip(self.reported) {
-            let start = found.start_bytes;
             let is_blank = match found.condition {
                 ZoneCondition::Empty => true,
                 ZoneCondition::NotWritePointer => {
-                    let looked_at = self.geometry.zone_bytes.min(LOOKED_AT_BYTES) as usize;
-                    is_zero(&self.read(start, looked_at)?)
+                    is_zero(&self.read(found.start_bytes, self.geometry.zone_bytes.min(LOOKED_AT_BYTES))?)
+                }
+                // The mark, or what is left of it.
+                _ if zone == FIRST_ZONE.0 && written_bytes(found) <= mark_bytes() => {
+                    let slot = self.read(found.start_bytes, UNIT_BYTES)?;
+                    is_zero(&slot) || journal::begins_record(&slot)
                 }
                 _ if zone >= journal => {
-                    let slot = self.read(start, SLOT_BYTES)?;
-                    is_zero(&slot) || record::is_of_checkpoint(&slot)
+                    let slot = self.read(found.start_bytes, UNIT_BYTES)?;
+                    is_zero(&slot) || journal::begins_record(&slot)
                 }
                 _ => false,
             };
@@ -197,162 +208,7 @@ impl Opening<'_> {
         }
         Ok(true)
     }
-}
 
-/// Least bytes of a zone with a journal of so many logical zones.
-pub(super) fn zone_bytes_min(logical_zones: u32) -> u64 {
-    record::checkpoint_bytes(logical_zones) + RECORDS_MIN * SLOT_BYTES as u64
-}
-
-impl Journal {
-    /// Opens the journal of a device, or makes one with so many spares. `reported` is of all its zones.
-    ///
-    /// # Errors
-    /// [`MediaError::Damaged`], [`MediaError::OtherVersion`], [`MediaError::Unsuitable`] where there is none and the device is not blank; what
-    /// the device says.
-    pub(super) fn open(
-        device: &Device,
-        zones: &Arc<dyn ZoneControl>,
-        geometry: &ZoneGeometry,
-        reported: &[ZoneDescription],
-        spares: u32,
-        formatting: Formatting,
-    ) -> Result<(Journal, ZoneMap), MediaError> {
-        let opening = Opening { device, zones, geometry, reported };
-        let first = ZoneId(geometry.zone_count - JOURNAL_ZONES);
-        if formatting == Formatting::Anew {
-            // What cannot be read is not blank.
-            return opening.format(spares, opening.is_blank().unwrap_or(false));
-        }
-        let (one, two) = (opening.find(first)?, opening.find(ZoneId(first.0 + 1))?);
-        let found = match (one, two) {
-            (Some(one), Some(two)) if one.header.generation == two.header.generation => {
-                let found = format!("generation {} twice", one.header.generation);
-                let flaw = Flaw::Damaged("checkpoints", "one of each generation".to_owned(), found);
-                return Err(opening.flawed(flaw, geometry.start_bytes(first)));
-            }
-            (Some(one), Some(two)) if one.header.generation > two.header.generation => one,
-            (_, Some(found)) | (Some(found), None) => found,
-            (None, None) if formatting != Formatting::Never && opening.is_blank()? => {
-                return opening.format(spares, true);
-            }
-            (None, None) => {
-                return Err(MediaError::Unsuitable {
-                    device: opening.name(),
-                    operation: Operation::Open,
-                    found: "a disk with data on it and no journal of relocated zones".to_owned(),
-                    expected: "one that is empty, or was made for it, or is to be formatted anew".to_owned(),
-                });
-            }
-        };
-        // A process that ended leaves what the device has not made durable yet.
-        if formatting != Formatting::Never {
-            device.block.sync(&context())?;
-        }
-        let other = if found.zone == first { ZoneId(first.0 + 1) } else { first };
-        let journal = Journal {
-            device: device.clone(),
-            zones: Arc::clone(zones),
-            geometry: geometry.clone(),
-            current: found.zone,
-            generation: found.header.generation,
-            records: found.end.records,
-            is_clean: found.end.is_clean && opening.ends_at(&found),
-            other_is_empty: opening.written_bytes(other) == 0,
-            checkpoint_bytes: record::checkpoint_bytes(found.header.logical_zones),
-        };
-        Ok((journal, found.map))
-    }
-
-    fn other(&self) -> ZoneId {
-        let first = self.geometry.zone_count - JOURNAL_ZONES;
-        ZoneId(first + (1 - (self.current.0 - first)))
-    }
-
-    fn write(&self, offset_bytes: u64, bytes: &[u8]) -> Result<(), MediaError> {
-        let alignment = self.device.block.capabilities().buffer_alignment_bytes.max(1) as usize;
-        self.device.block.write_at(offset_bytes, &AlignedBuffer::copy_of(bytes, alignment), &context())
-    }
-
-    /// Empties the zone that is not in use.
-    fn empty_other(&mut self) -> Result<(), MediaError> {
-        if !self.other_is_empty {
-            self.zones.reset(self.other(), &context())?;
-            self.other_is_empty = true;
-        }
-        Ok(())
-    }
-
-    /// Goes over to the other zone, with this map.
-    fn begin_generation(&mut self, map: &ZoneMap) -> Result<(), CommitError> {
-        self.empty_other().map_err(|_| CommitError::NotDone)?;
-        let other = self.other();
-        let bytes = record::encode_checkpoint(&self.geometry, self.generation + 1, map);
-        self.other_is_empty = false;
-        if let Err(error) = self.write(self.geometry.start_bytes(other), &bytes) {
-            // What of it arrived must not be found.
-            return match self.empty_other() {
-                Ok(()) => Err(CommitError::NotDone),
-                Err(_) => Err(CommitError::Unknown(error)),
-            };
-        }
-        self.device.block.sync(&context()).map_err(CommitError::Unknown)?;
-        (self.current, self.generation, self.records, self.is_clean) = (other, self.generation + 1, 0, true);
-        // Tried again when the next record is prepared.
-        let _ = self.empty_other();
-        Ok(())
-    }
-
-    /// Whether a record can be written.
-    pub(super) fn is_prepared(&self) -> bool {
-        self.other_is_empty && self.is_clean && self.has_room()
-    }
-
-    fn has_room(&self) -> bool {
-        self.records_end_bytes() + SLOT_BYTES as u64 <= self.geometry.zone_capacity_bytes
-    }
-
-    /// From the start of the zone in use.
-    fn records_end_bytes(&self) -> u64 {
-        self.checkpoint_bytes + self.records * SLOT_BYTES as u64
-    }
-
-    /// Makes ready for a record, with the map as it is: goes over to the other zone where this one has no more room, and empties the one that is not
-    /// in use. So what does not work is known before anything is copied.
-    pub(super) fn prepare(&mut self, map: &ZoneMap) -> Result<(), CommitError> {
-        if !self.is_clean || !self.has_room() {
-            self.begin_generation(map)?;
-        }
-        self.empty_other().map_err(|_| CommitError::NotDone)
-    }
-
-    /// Makes a relocation durable. `before` is the map before it. The journal must be [prepared](Journal::prepare), and all that was written to `to`
-    /// durable.
-    pub(super) fn commit(
-        &mut self,
-        before: &ZoneMap,
-        (logical, from, to): (ZoneId, ZoneId, ZoneId),
-    ) -> Result<(), CommitError> {
-        if !self.is_prepared() {
-            return Err(CommitError::NotDone);
-        }
-        let record = Record { generation: self.generation, number: self.records + 1, logical, from, to };
-        let at = self.geometry.start_bytes(self.current) + self.records_end_bytes();
-        if let Err(error) = self.write(at, &record.encode()) {
-            // It may have arrived: a checkpoint of what was before says that it does not count.
-            self.is_clean = false;
-            return match self.begin_generation(before) {
-                Ok(()) => Err(CommitError::NotDone),
-                Err(_) => Err(CommitError::Unknown(error)),
-            };
-        }
-        self.device.block.sync(&context()).map_err(CommitError::Unknown)?;
-        self.records += 1;
-        Ok(())
-    }
-}
-
-impl Opening<'_> {
     /// Makes a journal. Zones of a device with data are all in their places.
     fn format(&self, spares: u32, is_blank: bool) -> Result<(Journal, ZoneMap), MediaError> {
         let map = match is_blank {
@@ -367,26 +223,104 @@ impl Opening<'_> {
                 expected: format!("one of {spares} spares, {JOURNAL_ZONES} for the journal, and more"),
             });
         };
-        let current = ZoneId(self.geometry.zone_count - JOURNAL_ZONES);
-        for zone in [current, ZoneId(current.0 + 1)] {
-            if self.reported.get(zone.0 as usize).is_none_or(|zone| zone.condition != ZoneCondition::Empty) {
-                self.zones.reset(zone, &context())?;
+        let mut areas = self.areas();
+        if let Some(zones) = &mut areas.zones {
+            for (zone, written) in zones.zones.into_iter().zip(&mut zones.written_bytes) {
+                if *written > 0 {
+                    zones.control.reset(zone, &context())?;
+                    *written = 0;
+                }
             }
         }
-        let journal = Journal {
-            device: self.device.clone(),
-            zones: Arc::clone(self.zones),
-            geometry: self.geometry.clone(),
-            current,
-            generation: 1,
-            records: 0,
-            is_clean: true,
-            other_is_empty: true,
-            checkpoint_bytes: record::checkpoint_bytes(map.len()),
-        };
-        let bytes = record::encode_checkpoint(self.geometry, 1, &map);
-        journal.write(self.geometry.start_bytes(current), &bytes)?;
-        self.device.block.sync(&context())?;
+        let mut journal = Journal::blank(areas, OWNER);
+        let checkpoint = record::encode_checkpoint(self.geometry, &map);
+        journal.begin(&checkpoint, &context()).map_err(BeginError::into_inner)?;
         Ok((journal, map))
+    }
+}
+
+impl MapJournal {
+    /// Opens the journal of a device, or makes one with so many spares. `reported` is of all its zones.
+    ///
+    /// # Errors
+    /// [`MediaError::Damaged`], [`MediaError::OtherVersion`], [`MediaError::Unsuitable`] where there is none and the device is not blank; what
+    /// the device says.
+    pub(super) fn open(
+        (device, order): (&Device, &Arc<SyncOrder>),
+        zones: &Arc<dyn ZoneControl>,
+        geometry: &ZoneGeometry,
+        reported: &[ZoneDescription],
+        spares: u32,
+        formatting: Formatting,
+    ) -> Result<(MapJournal, ZoneMap), MediaError> {
+        let opening = Opening { device, order, zones, geometry, reported };
+        let of = |(journal, map)| (MapJournal { journal, geometry: geometry.clone(), has_changed: false }, map);
+        if formatting == Formatting::Anew {
+            // What cannot be read is not blank.
+            return opening.format(spares, opening.is_blank().unwrap_or(false)).map(of);
+        }
+        let found = opening.find();
+        if matches!(found, Ok(None)) {
+            opening.refuse_version_1()?;
+        }
+        let can_be_made = |opening: &Opening<'_>| Ok(formatting != Formatting::Never && opening.is_blank()?);
+        let (mut journal, map) = match found {
+            Ok(Some(found)) => found,
+            Ok(None) if can_be_made(&opening)? => return opening.format(spares, true).map(of),
+            // Its making was cut short, and there are no data to find.
+            Err(JournalError::Damaged(_)) if can_be_made(&opening)? => return opening.format(spares, true).map(of),
+            Err(error) => return Err(opening.error(error)),
+            Ok(None) => {
+                return Err(MediaError::Unsuitable {
+                    device: opening.name(),
+                    operation: Operation::Open,
+                    found: "a disk with data on it and no journal of relocated zones".to_owned(),
+                    expected: "one that is empty, or was made for it, or is to be formatted anew".to_owned(),
+                });
+            }
+        };
+        // A process that ended leaves what the device has not made durable yet.
+        if formatting != Formatting::Never {
+            order.sync(&context())?;
+            journal.seal(&context())?;
+        }
+        Ok(of((journal, map)))
+    }
+
+    /// Whether a record can be written.
+    pub(super) fn is_prepared(&self) -> bool {
+        self.journal.is_prepared(record::CHANGE_BYTES)
+    }
+
+    /// Makes ready for a record, with the map as it is: begins a generation where this one has no more room or is in doubt, and empties
+    /// the zone that is not in use. So what does not work is known before anything is copied.
+    pub(super) fn prepare(&mut self, map: &ZoneMap) -> Result<(), CommitError> {
+        self.has_changed = true;
+        if !self.journal.has_room(record::CHANGE_BYTES) {
+            self.journal.begin(&record::encode_checkpoint(&self.geometry, map), &context())?;
+        }
+        self.journal.empty_other(&context()).map_err(|_| CommitError::NotDone)
+    }
+
+    /// Makes a relocation durable. `before` is the map before it. The journal must be [prepared](MapJournal::prepare), and all that was written to
+    /// its new zone durable.
+    pub(super) fn commit(&mut self, before: &ZoneMap, moved: Move) -> Result<(), CommitError> {
+        if !self.is_prepared() {
+            return Err(CommitError::NotDone);
+        }
+        self.has_changed = true;
+        let Err(error) = self.journal.append(&moved.encode(), &context()) else { return Ok(()) };
+        // It may have arrived: a checkpoint of what was before says that it does not count.
+        match self.journal.begin(&record::encode_checkpoint(&self.geometry, before), &context()) {
+            Ok(()) => Err(CommitError::NotDone),
+            Err(_) => Err(CommitError::Unknown(error)),
+        }
+    }
+
+    /// Writes a seal behind what was recorded since the opening, so that damage to both copies of the last record is noticed.
+    pub(super) fn seal(&mut self) {
+        if self.has_changed {
+            let _ = self.journal.seal(&context());
+        }
     }
 }

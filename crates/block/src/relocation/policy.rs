@@ -31,10 +31,19 @@ pub struct RelocationParameters {
     pub quiet_nanos: u64,
     /// Largest share of the time that steps take although requests are outstanding, when the cache is full.
     pub busy_share_max: f64,
-    /// From here on writes of compactions that go to the cache wait, the fuller the longer: who waits for them can.
+    /// Highest first high-water mark: from there on writes of compactions that go to the cache wait, the fuller the longer. From half-way to a full
+    /// cache on those of every class do, until the cache is below the mark again. The mark is lower where the cache fills faster than zones move.
     pub brake_utilization: f64,
-    /// How long one waits at most, when the cache is full.
+    /// Lowest first high-water mark; the same as the highest where the marks are fixed.
+    pub lowest_mark: f64,
+    /// Longest wait of a write of a compaction, when the cache is full, in nanoseconds.
     pub brake_max_nanos: u64,
+    /// Longest wait of a write of any other class, in nanoseconds: about a step of the drive when it blocks, which the write would wait for otherwise.
+    pub hold_max_nanos: u64,
+    /// A step that takes this long while the cache is above the first mark is a sign that the drive blocks, in nanoseconds.
+    pub blocked_step_nanos: u64,
+    /// Least time between two reports of all zones while the drive seems to block, in nanoseconds.
+    pub doubt_report_nanos: u64,
     /// How long nothing is relocated when it came to nothing; twice as long each time, up to a thousand times.
     pub retry_nanos: u64,
     /// Time from one report of all zones to the next, while there is something to relocate: what the disk cleaned by itself. A zone that cannot be
@@ -66,7 +75,11 @@ impl Default for RelocationParameters {
             quiet_nanos: 10_000_000,
             busy_share_max: 0.8,
             brake_utilization: 0.95,
+            lowest_mark: 0.8,
             brake_max_nanos: 4_000_000_000,
+            hold_max_nanos: 2_000_000_000,
+            blocked_step_nanos: 1_000_000_000,
+            doubt_report_nanos: 10_000_000_000,
             retry_nanos: 100_000_000,
             report_nanos: 600_000_000_000,
             extent_cost_bytes: 1 << 20,
@@ -89,6 +102,19 @@ impl Filling {
     /// Whether anything went there.
     pub(super) fn has_begun(&self) -> bool {
         self.remembered > 0.0
+    }
+
+    /// Share of the cache that was filled in the last `memory_nanos`, weighted by an exponential moving average over that time.
+    pub(super) fn within(&self, memory_nanos: u64, now_nanos: u64) -> f64 {
+        let passed = now_nanos.saturating_sub(self.last_nanos) as f64;
+        self.remembered * remembered_share(passed / memory_nanos.max(1) as f64)
+    }
+
+    /// Follows a write that takes such a share of the cache.
+    pub(super) fn add(&mut self, share: f64, memory_nanos: u64, now_nanos: u64) {
+        if share > 0.0 {
+            *self = Filling { last_nanos: now_nanos, remembered: self.within(memory_nanos, now_nanos) + share };
+        }
     }
 }
 
@@ -141,6 +167,9 @@ impl RelocationParameters {
             quiet_nanos: self.quiet_nanos / divisor,
             report_nanos: self.report_nanos / divisor,
             brake_max_nanos: self.brake_max_nanos / divisor,
+            hold_max_nanos: self.hold_max_nanos / divisor,
+            blocked_step_nanos: self.blocked_step_nanos / divisor,
+            doubt_report_nanos: self.doubt_report_nanos / divisor,
             retry_nanos: self.retry_nanos / divisor,
             horizon_nanos: self.horizon_nanos / divisor,
             filling_memory_nanos: self.filling_memory_nanos / divisor,
@@ -171,18 +200,7 @@ impl RelocationParameters {
 
     /// Shares of the cache a nanosecond.
     fn filling_rate(&self, filling: &Filling, now_nanos: u64) -> f64 {
-        let memory = self.filling_memory_nanos.max(1) as f64;
-        let passed = now_nanos.saturating_sub(filling.last_nanos) as f64;
-        filling.remembered * remembered_share(passed / memory) / memory
-    }
-
-    /// Follows a write that takes so much of the cache.
-    pub(super) fn filled(&self, filling: &mut Filling, share: f64, now_nanos: u64) {
-        if share > 0.0 {
-            let passed = now_nanos.saturating_sub(filling.last_nanos) as f64;
-            let kept = remembered_share(passed / self.filling_memory_nanos.max(1) as f64);
-            *filling = Filling { last_nanos: now_nanos, remembered: filling.remembered * kept + share };
-        }
+        filling.within(self.filling_memory_nanos, now_nanos) / self.filling_memory_nanos.max(1) as f64
     }
 
     /// How near the cache is to its end: 0 where there is no hurry, 1 when it is full.
@@ -200,13 +218,6 @@ impl RelocationParameters {
     /// Whether so many bytes that are written are to be made durable: later the more of a hurry there is, for a sync loses a rotation.
     pub(super) fn is_sync_due(&self, unsynced_bytes: u64, pressure: f64) -> bool {
         unsynced_bytes as f64 * (1.0 - self.urgency(pressure)) >= self.sync_bytes as f64
-    }
-
-    /// How long a write that may wait does.
-    pub(super) fn brake_nanos(&self, utilization: f64) -> u64 {
-        let band = (1.0 - self.brake_utilization).max(1e-3);
-        let over = ((utilization - self.brake_utilization) / band).clamp(0.0, 1.0);
-        (self.brake_max_nanos as f64 * over) as u64
     }
 
     /// How long nothing is relocated when so many came to nothing, one after the other.
@@ -351,7 +362,7 @@ mod tests {
         let filling = |share: f64| {
             let mut filling = Filling::default();
             // As much each nanosecond, for long.
-            (0..10_000).for_each(|now| parameters.filled(&mut filling, share, now));
+            (0..10_000).for_each(|now| filling.add(share, parameters.filling_memory_nanos, now));
             filling
         };
         let fast = filling(1.0);
@@ -369,15 +380,8 @@ mod tests {
     }
 
     #[test]
-    fn what_may_wait_waits_the_longer_the_fuller_and_failures_back_off() {
-        let parameters = RelocationParameters {
-            brake_utilization: 0.95,
-            brake_max_nanos: 1000,
-            retry_nanos: 10,
-            ..Default::default()
-        };
-        assert_eq!([0.5, 0.95, 1.0, 2.0].map(|utilization| parameters.brake_nanos(utilization)), [0, 0, 1000, 1000]);
-        assert!((499..=501).contains(&parameters.brake_nanos(0.975)));
+    fn failures_back_off() {
+        let parameters = RelocationParameters { retry_nanos: 10, ..Default::default() };
         assert_eq!([0, 1, 2, 5, 99].map(|failures| parameters.back_off_nanos(failures)), [0, 10, 20, 160, 10_240]);
         let parameters = RelocationParameters { report_nanos: 7, ..parameters };
         assert_eq!([1, 2, 99].map(|failures| parameters.unreadable_nanos(failures)), [7, 14, 7168]);

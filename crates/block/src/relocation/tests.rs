@@ -9,10 +9,12 @@ use varve_media::{
     BlockDeviceExt, Device, Geometry, IoContext, MediaCache, MediaError, MediaErrorKind, ZoneCondition, ZoneId,
 };
 
+mod admission;
 mod back_off;
 mod cleaning;
 mod crash;
 mod faults;
+mod mark;
 mod opening;
 mod panics;
 mod together;

@@ -5,6 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::pairs::Format;
 use crate::text::Encoding;
+use crate::unreadable::Skipped;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,11 @@ Examples:
   varve dump /tmp/db --prefix user/ --encoding base64
   varve dump /tmp/db | varve load /tmp/copy        an exact copy, whatever the bytes
 
-Give load the --format and --encoding that dump was given.")]
+Give load the --format and --encoding that dump was given.
+
+Of a set of which a device is missing, what is left can be written:
+  varve dump 'zns:1TB?backing=dev:/dev/nvme0n1,store=hybrid,missing-devices=read-only' --skip-unreadable
+The ranges that were left out are listed on standard error, and the exit code is 1.")]
 pub(crate) struct Dump {
     #[command(flatten)]
     database: Database,
@@ -31,6 +36,9 @@ pub(crate) struct Dump {
     /// How keys and values, and the keys of the range, are written
     #[arg(short, long, value_enum, default_value_t = Encoding::Text)]
     encoding: Encoding,
+    /// Leave out ranges of keys whose tables are on a missing device, and list them at the end
+    #[arg(long)]
+    skip_unreadable: bool,
 }
 
 impl Dump {
@@ -58,7 +66,11 @@ impl Dump {
         let mut line = Vec::new();
         let mut walk = db.cursor(&options)?;
         walk.seek_to_first();
-        while walk.valid() {
+        let mut skipped = Skipped::new(self.skip_unreadable);
+        while walk.valid() || skipped.passes(&mut walk) {
+            if !walk.valid() {
+                continue;
+            }
             pairs += 1;
             line.clear();
             format.write(self.encoding, walk.key(), walk.value(), &mut line);
@@ -82,11 +94,12 @@ impl Dump {
         db.close()?;
         if file.is_some() {
             if console.json {
-                console.json(&serde_json::json!({"pairs": pairs, "file": name}))?;
+                let ranges = skipped.as_json();
+                console.json(&serde_json::json!({"pairs": pairs, "file": name, "unreadable": ranges}))?;
             } else {
                 console.note(format!("{pairs} pairs written to {name}"));
             }
         }
-        Ok(Status::Done)
+        Ok(skipped.report(console))
     }
 }

@@ -64,13 +64,16 @@ impl Get {
             Encoding::Raw if self.keys.len() > 1 || console.is_terminal() && !is_printable(value) => Encoding::Text,
             encoding => encoding,
         };
+        let exact = encoding == Encoding::Raw && !console.is_terminal();
+        if exact && self.keys.len() == 1 {
+            return console.write(value);
+        }
         let mut line = Vec::new();
         if self.keys.len() > 1 {
             encoding.encode(key, &mut line);
             line.push(b'\t');
         }
         encoding.encode(value, &mut line);
-        let exact = encoding == Encoding::Raw && !console.is_terminal();
         if !exact && line.last() != Some(&b'\n') {
             line.push(b'\n');
         }

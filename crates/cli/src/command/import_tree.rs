@@ -3,10 +3,10 @@
 use crate::arguments::{Access, Database, Global, Making, decode_argument, path_bytes};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::input::Value;
 use crate::progress::Progress;
 use crate::text::Encoding;
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use varve::spec::ByteSize;
@@ -152,13 +152,13 @@ impl Import<'_> {
                 }
                 match read_file(&path) {
                     Err(error) => self.refuse(&path, &error.to_string()),
-                    Ok(value) if value.len() > VALUE_BYTES_MAX => {
-                        self.refuse(&path, "it grew beyond what a value can be")
-                    }
-                    Ok(value) => {
-                        self.batch.put(&key, &value)?;
+                    Ok(None) => self.refuse(&path, "it grew beyond what a value can be"),
+                    Ok(Some(value)) => {
+                        self.batch.put(&key, &*value)?;
                         self.summary.files += 1;
                         self.summary.bytes += value.len() as u64;
+                        // It may be large, and the batch and the memtable hold it too.
+                        drop(value);
                         if self.batch.size_bytes() >= BATCH_BYTES {
                             self.commit(false)?;
                             self.progress.set(self.summary.bytes);
@@ -183,14 +183,11 @@ impl Import<'_> {
     }
 }
 
-/// What a file holds, up to one byte more than a value can.
-fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
+/// Reads a file; none if it is larger than a value can be.
+fn read_file(path: &Path) -> std::io::Result<Option<Value>> {
     let file = std::fs::File::open(path)?;
-    let expected = file.metadata()?.len().min(VALUE_BYTES_MAX as u64);
-    let mut value = Vec::new();
-    value.try_reserve_exact(expected as usize)?;
-    file.take(VALUE_BYTES_MAX as u64 + 1).read_to_end(&mut value)?;
-    Ok(value)
+    let size_bytes = file.metadata()?.len();
+    Value::read(file, Some(size_bytes), VALUE_BYTES_MAX as u64)
 }
 
 /// The directories and files a database stands on, however they are reached.

@@ -3,9 +3,12 @@
 use crate::arguments::Global;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 use varve_lab::experiment::{self, Experiment, Scale, Settings};
 use varve_lab::map::{DrawnMap, HybridMap, IdlerMap, ImrMap, SmrMap};
+use varve_lab::replay::TraceFormat;
+use varve_lab::replay::formats::FORMATS;
 use varve_lab::report::{Align, Report, Table, format_number};
 
 /// Run the experiments that show what this store does, beside what the papers say
@@ -54,14 +57,16 @@ Examples:
   varve lab run media/presets
   varve lab run 'media/*' --out results            also JSON, text and SVG plots in results/
   varve lab run media/demerit --traces traces      experiments that compare with measured traces
+  varve lab run idler/traces --traces msr --format msr --skip-malformed
   varve lab run all --scale 1/64 --json
 
 --scale 1/N divides sizes and counts by N; 'varve lab list ID' says what it shrinks in each. In virtual
 time the same seed gives the same numbers on every machine.
 
 An experiment that fails does not keep the others from running; the exit code is then that of the
-first failure. One that misses something it needs (traces, a program) is skipped, which is told, and
-ends with exit code 1 unless --allow-skipped is given.")]
+first failure. One that misses something it needs (traces, a program) is reported as skipped, and
+files and lines of traces that are not used are reported as left out: exit code 1 unless
+--allow-skipped is given.")]
 struct Run {
     /// Experiments: a name, a group with a star, or all
     #[arg(required = true, value_name = "ID")]
@@ -78,10 +83,16 @@ struct Run {
     /// Directory with measured traces and curves
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
+    /// Format of the traces that are replayed [default: detected by the lines of each file]
+    #[arg(long, value_name = "FORMAT", requires = "traces", value_parser = format_parser())]
+    format: Option<TraceFormat>,
+    /// Leave malformed lines of traces out, and report how many there are
+    #[arg(long, requires = "traces")]
+    skip_malformed: bool,
     /// Verify every value read
     #[arg(long)]
     verify: bool,
-    /// Exit code 0 even if experiments were skipped for want of something they need
+    /// Exit code 0 even if experiments were skipped for want of something they need, or input was left out
     #[arg(long)]
     allow_skipped: bool,
 }
@@ -211,15 +222,15 @@ struct MapHybrid {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  varve lab map idler                              no control, Idler and ours below each other, at 1/64
+  varve lab map idler                              no control, Idler and ours below each other, at 1/16
   varve lab map idler --control at-ic,idler --threads 128 --out fixed.html
-  varve lab map idler --buffer --scale 1/16 --out buffered.html
+  varve lab map idler --buffer --scale 1/64 --out buffered.html
 
 The page needs no network and nothing installed: open it in a browser and point at a moment for its numbers.
 Requests are like those of proj_1 (synthetic, calibrated). The picture beside it, of the same name with .svg,
 shows the same without numbers. The same arguments give the same bytes.")]
 struct MapIdler {
-    /// Controls, each a picture of its own: none, at-ic, idler, paced, relocate
+    /// Controls, each a picture of its own: none, at-ic, idler, relocate
     #[arg(long, value_name = "CONTROL", value_delimiter = ',', default_value = "none,idler,relocate")]
     control: Vec<String>,
     /// The page; the picture has the same name with .svg
@@ -235,7 +246,7 @@ struct MapIdler {
     #[arg(long, value_name = "N", default_value_t = 400)]
     spans: u32,
     /// How much smaller than full size
-    #[arg(long, value_name = "1/N", default_value = "1/64")]
+    #[arg(long, value_name = "1/N", default_value = "1/16")]
     scale: Scale,
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
@@ -279,35 +290,35 @@ impl List {
                 console.line("")?;
             }
             console.line(format!("{}: {}", experiment.id, experiment.title))?;
-            console.line(format!("scale {} unless told otherwise", experiment.default_scale))?;
-            console.line(indented(experiment.description))?;
+            console.line(format!("default scale {}", experiment.default_scale))?;
+            let words: Vec<&str> = experiment.description.split_ascii_whitespace().collect();
+            console.wrapped(&format!("  {}", words.join(" ")), 2)?;
         }
         Ok(Status::Done)
     }
 }
 
-/// `text` in lines of at most 98 characters, two of them spaces at the beginning.
-fn indented(text: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_ascii_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.len() + 1 + word.len() <= 98 => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(format!("  {word}")),
-        }
-    }
-    lines.join("\n")
+/// Parses names of formats of traces, and lists them.
+fn format_parser() -> impl TypedValueParser<Value = TraceFormat> {
+    let names = PossibleValuesParser::new(FORMATS.map(|format| format.name()));
+    names.try_map(|name| TraceFormat::find(&name).ok_or("there is no such format"))
 }
 
 impl Run {
     fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let chosen = experiment::select(&self.ids)?;
+        let asked = [("--format", self.format.is_some()), ("--skip-malformed", self.skip_malformed)];
+        if let Some((option, _)) = asked.into_iter().find(|(_, is_given)| *is_given)
+            && !chosen.iter().any(|experiment| experiment.replays_traces())
+        {
+            return Err(Failure::usage(format!("{option}: no chosen experiment replays traces; idler/traces does")));
+        }
         let settings = Settings {
             scale: self.scale,
             seed: self.seed,
             traces: self.traces.clone(),
+            trace_format: self.format,
+            skips_malformed: self.skip_malformed,
             verify: self.verify,
             progress: console.lab_progress(),
             ..Settings::default()
@@ -316,7 +327,7 @@ impl Run {
         if let Some(directory) = &self.out {
             chosen.iter().try_for_each(|experiment| Report::remove_written(experiment.id, directory))?;
         }
-        let (mut skipped, mut failed) = (Vec::new(), Vec::new());
+        let (mut skipped, mut failed, mut has_left_out) = (Vec::new(), Vec::new(), false);
         let (mut first_kind, mut only, mut written) = (None, None, Ok(()));
         let mut is_first = true;
         experiment::run_all(&chosen, &settings, |experiment, report| {
@@ -338,6 +349,7 @@ impl Run {
                     return;
                 }
             };
+            has_left_out |= !report.left_out.is_empty();
             if report.skipped.is_some() {
                 skipped.push(experiment.id);
             }
@@ -354,7 +366,7 @@ impl Run {
         }
         match first_kind {
             Some(kind) => Err(Failure::Experiments { failed: failed.join(", "), kind }),
-            None if skipped.is_empty() || self.allow_skipped => Ok(Status::Done),
+            None if skipped.is_empty() && !has_left_out || self.allow_skipped => Ok(Status::Done),
             None => Ok(Status::Negative),
         }
     }

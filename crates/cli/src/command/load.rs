@@ -3,15 +3,19 @@
 use crate::arguments::{Access, Database, Global, Making};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
+use crate::input::{Line, Lines};
 use crate::pairs::Format;
 use crate::text::Encoding;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use varve::spec::ByteSize;
 use varve::{ErrorKind, Varve, WriteBatch, WriteOptions};
 
-/// Skipped lines that are told one by one.
-const TOLD_ERRORS: u64 = 20;
+/// Maximum number of skipped lines that are reported one by one.
+const REPORTED_ERRORS_MAX: u64 = 20;
+
+/// Memory of a line that is kept for the next one while a batch is written, in bytes.
+const LINE_BYTES_KEPT: usize = 1 << 20;
 
 /// Largest batch: it is in memory at once.
 const BATCH_BYTES_MAX: u64 = 1 << 30;
@@ -31,8 +35,11 @@ Examples:
 
 In text, \\t \\n \\r \\0 \\\\ and \\xHH stand for bytes; --encoding raw takes backslashes as they are.
 In JSON, key_hex and key_base64 (value_hex, value_base64) hold bytes that are no text.
-A line that cannot be read ends the command with its number; what came before is stored.
---skip-errors goes on without such lines and ends with exit code 1.")]
+Lines end with a line feed, or with a carriage return and a line feed; empty lines are passed
+over. Text is UTF-8; a byte order mark at the start of the input is dropped, and that of UTF-16
+is refused. A line that cannot be read, or is longer than --line-limit, ends the command with its
+number; the pairs before it are stored. --skip-errors continues after such lines and ends with
+exit code 1.")]
 pub(crate) struct Load {
     #[command(flatten)]
     database: Database,
@@ -50,7 +57,7 @@ pub(crate) struct Load {
     /// Bytes stored at once
     #[arg(long, value_name = "SIZE", default_value = "1MiB")]
     batch: ByteSize,
-    /// Longest line taken; bounds memory
+    /// Longest line, without its end; bounds memory
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     line_limit: ByteSize,
     #[command(flatten)]
@@ -81,63 +88,54 @@ impl Load {
             }
         };
         let format = self.format.unwrap_or_else(|| Format::of_file(file));
-        let mut input = BufReader::with_capacity(1 << 20, input);
+        // A file may end its lines with a carriage return and a line feed; escaped text has no bare return.
+        let keeps_returns = self.encoding == Encoding::Raw;
+        let mut lines = Lines::new(input, self.line_limit.0, keeps_returns);
+        // Standard input is read once the database is open: its writer may take long, and a question may be answered there.
+        if file.is_some() {
+            lines.begin(&name)?;
+        }
         self.making.allow(&self.database.spec, console)?;
         let db = self.database.open(global, Access::Write, console)?;
+        lines.begin(&name)?;
         let mut progress = console.progress().bytes(total_bytes);
-        let (mut lines, mut pairs, mut payload_bytes, mut read_bytes, mut skipped) = (0u64, 0u64, 0u64, 0u64, 0u64);
+        let (mut pairs, mut payload_bytes, mut skipped) = (0u64, 0u64, 0u64);
         let mut batch = WriteBatch::new();
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let length = input
-                .by_ref()
-                .take(self.line_limit.0.saturating_add(1))
-                .read_until(b'\n', &mut line)
-                .map_err(failed)?;
-            if length == 0 {
-                break;
-            }
-            lines += 1;
-            read_bytes += length as u64;
-            line.pop_if(|last| *last == b'\n');
-            if line.len() as u64 > self.line_limit.0 {
-                self.commit(&db, &mut batch, true)?;
-                let limit = self.line_limit;
-                return Err(Failure::usage(format!("{name}:{lines}: longer than --line-limit, which is {limit}")));
-            }
-            if self.encoding != Encoding::Raw {
-                // A file from elsewhere may end its lines so; escaped text has no bare return.
-                line.pop_if(|last| *last == b'\r');
-            }
-            if line.is_empty() {
-                continue;
-            }
-            let stored = format.read(self.encoding, &line).and_then(|(key, value)| {
-                payload_bytes += (key.len() + value.len()) as u64;
-                batch.put(&key, &value).map_err(|error| {
-                    debug_assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-                    error.to_string()
-                })
-            });
+        while let Some(line) = lines.next_line().map_err(failed)? {
+            let stored = match line {
+                Line::Whole([]) => continue,
+                Line::Whole(line) => format.read(self.encoding, line).and_then(|(key, value)| {
+                    let put = batch.put(&key, &value).map(|()| (key.len() + value.len()) as u64);
+                    put.map_err(|error| {
+                        debug_assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+                        error.to_string()
+                    })
+                }),
+                Line::TooLong => Err(format!("longer than --line-limit, which is {}", self.line_limit)),
+            };
             match stored {
-                Ok(()) => pairs += 1,
+                Ok(bytes) => {
+                    pairs += 1;
+                    payload_bytes += bytes;
+                }
                 Err(reason) if self.skip_errors => {
                     skipped += 1;
-                    if skipped <= TOLD_ERRORS {
-                        progress.print(&format!("varve: {name}:{lines}: {reason}"));
+                    if skipped <= REPORTED_ERRORS_MAX {
+                        progress.print(&format!("varve: {name}:{}: {reason}", lines.number()));
                     }
                 }
                 Err(reason) => {
                     self.commit(&db, &mut batch, true)?;
                     db.close()?;
-                    let message = format!("{name}:{lines}: {reason} ({pairs} pairs before it are stored)");
+                    let number = lines.number();
+                    let message = format!("{name}:{number}: {reason} ({pairs} pairs before it are stored)");
                     return Err(Failure::usage(message));
                 }
             }
             if batch.size_bytes() as u64 >= self.batch.0 {
+                lines.release_beyond(LINE_BYTES_KEPT);
                 self.commit(&db, &mut batch, self.sync)?;
-                progress.set(read_bytes);
+                progress.set(lines.read_bytes());
             }
         }
         self.commit(&db, &mut batch, true)?;
@@ -145,14 +143,17 @@ impl Load {
         let elapsed = progress.finish();
         if console.json {
             console.json(&serde_json::json!({
-                "lines": lines, "pairs": pairs, "bytes": payload_bytes, "skipped": skipped,
+                "lines": lines.number(), "pairs": pairs, "bytes": payload_bytes, "skipped": skipped,
                 "seconds": elapsed.as_secs_f64(),
             }))?;
         } else {
             let bytes = crate::report::human_bytes(ByteSize(payload_bytes));
             console.note(format!("{pairs} pairs, {bytes} of keys and values, in {:.1} s", elapsed.as_secs_f64()));
-            if skipped > TOLD_ERRORS {
-                console.note(format!("{skipped} lines skipped, the first {TOLD_ERRORS} told above"));
+            if skipped > 0 {
+                let all = skipped <= REPORTED_ERRORS_MAX;
+                let shown =
+                    if all { "named above".to_owned() } else { format!("the first {REPORTED_ERRORS_MAX} named above") };
+                console.note(format!("{skipped} lines skipped, {shown}"));
             }
         }
         Ok(if skipped > 0 { Status::Negative } else { Status::Done })

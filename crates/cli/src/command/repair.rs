@@ -23,16 +23,20 @@ Everything readable goes into a fresh database in the same place. Every file of 
 beside it: as damaged-... what was damaged or not used, as replaced-... what was sound. They take as
 much space as before and can be deleted when the database holds what it should; on a device
 --discard-originals does that for the sound ones. What is not known to be a Varve database, or is of
-another version, is refused and left as it is. Keys whose newest value was lost may show an older
-one, and deleted keys whose deletion was lost may come back.
+another version, is refused and left as it is. Of a damaged table every block whose checksum is right
+is used. Keys whose newest value was lost may show an older one, and deleted keys whose deletion was
+lost may come back: findings called keys-may-be-stale say which.
+
+Without space for a fresh database, sound tables and logs stay where they are.
 
 Of several devices of which one is lost, the spec names the others and says missing-devices=give-up:
-they are the database from then on, and the lost one is never taken back.
+they are the database from then on, and the lost one is never taken back. A repair that fails, or is
+interrupted, before the fresh database holds leaves the set as it was: the lost one may come back.
 
 Exit code 0: nothing was damaged. 1: something was damaged, and what could be read of it is there. 3:
 the medium failed; every file stays, run it again when the medium works. 5: another process has the
-database open. 6: there is no database, or one of another program or version. --dry-run ends the same
-way, but takes no lock and changes nothing.")]
+database open. 6: there is no database, or one of another program or version. 7: there is no space for it;
+nothing was changed. --dry-run ends the same way, but takes no lock and changes nothing.")]
 pub(crate) struct Repair {
     #[command(flatten)]
     database: Database,
@@ -91,12 +95,24 @@ impl Repair {
         if console.json {
             let steps: Vec<_> =
                 plan.steps.iter().map(|step| json!({"file": step.file, "action": step.action.description()})).collect();
-            console.json(&json!({"steps": steps, "findings": listed(&plan.findings)}))?;
+            let space = plan
+                .space
+                .map(|space| json!({"needed_bytes": space.needed_bytes, "available_bytes": space.available_bytes}));
+            let (findings, fits) = (listed(&plan.findings), plan.fits());
+            console.json(&json!({"steps": steps, "findings": findings, "space": space, "fits": fits}))?;
         } else {
             print(&plan.findings, console)?;
             for step in &plan.steps {
                 console.line(format!("{}: {}", step.file, step.action.description()))?;
             }
+            if let Some(space) = plan.space {
+                let (needed, available) = (space.needed_bytes, space.available_bytes);
+                let fits = if plan.fits() { "" } else { ": it would not fit, and would change nothing" };
+                console.line(format!("space: up to {needed} bytes are written, {available} are available{fits}"))?;
+            }
+        }
+        if !plan.fits() {
+            return Ok(Status::NoSpace);
         }
         Ok(if plan.findings.is_empty() { Status::Done } else { Status::Negative })
     }

@@ -4,6 +4,7 @@ use crate::arguments::{Access, Database, Global, Range};
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use crate::text::{Encoding, json_field};
+use crate::unreadable::Skipped;
 
 /// Print pairs in the order of their keys
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,9 @@ pub(crate) struct Scan {
     /// How keys and values are printed, and the keys of the range written
     #[arg(short, long, value_enum, default_value_t = Encoding::Text)]
     encoding: Encoding,
+    /// Leave out ranges of keys whose tables are on a missing device, and list them at the end
+    #[arg(long)]
+    skip_unreadable: bool,
 }
 
 impl Scan {
@@ -53,7 +57,11 @@ impl Scan {
         }
         let (mut pairs, mut bytes) = (0u64, 0u64);
         let mut line = Vec::new();
-        while walk.valid() && self.limit.is_none_or(|limit| pairs < limit) {
+        let mut skipped = Skipped::new(self.skip_unreadable);
+        while self.limit.is_none_or(|limit| pairs < limit) && (walk.valid() || skipped.passes(&mut walk)) {
+            if !walk.valid() {
+                continue;
+            }
             pairs += 1;
             bytes += (walk.key().len() + walk.value().len()) as u64;
             if let Some(progress) = &mut progress {
@@ -90,6 +98,6 @@ impl Scan {
             }
         }
         db.close()?;
-        Ok(Status::Done)
+        Ok(skipped.report(console))
     }
 }

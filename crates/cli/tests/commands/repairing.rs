@@ -117,6 +117,56 @@ fn a_database_too_damaged_to_be_opened_ends_a_check_with_4_and_is_repaired() {
     assert_eq!(expect(0, &["get", db, "last"]), "in the log");
 }
 
+/// It ended with 0, and said that nothing was damaged.
+#[test]
+fn a_log_that_is_lost_ends_a_check_with_4_and_a_repair_with_1() {
+    for how in ["empty", "missing", "zeroed"] {
+        let place = Place::new();
+        let db = &place.db();
+        database(db);
+        // The oldest log holds a write; the one behind it says how long it is.
+        let log = contents(db).into_keys().find(|name| name.ends_with(".log")).expect("a log");
+        let path = Path::new(db).join(&log);
+        match how {
+            "empty" => std::fs::write(&path, b"").unwrap(),
+            "zeroed" => std::fs::write(&path, vec![0; std::fs::metadata(&path).unwrap().len() as usize]).unwrap(),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+        assert!(failure(4, &["check", db]).contains(&log), "{how}");
+        let plan = expect(1, &["repair", db, "--dry-run"]);
+        assert!(plan.contains("error: log-lost: ") && plan.contains(&log), "{how}: {plan}");
+        let said = expect(1, &["repair", db]);
+        assert!(said.contains("log-lost: ") && said.contains("keys-may-be-stale: "), "{how}: {said}");
+        assert_eq!(expect(0, &["get", db, "key0007"]), "value 1 of 7", "{how}");
+        assert_eq!(expect(0, &["check", db]), "clean\n");
+    }
+}
+
+/// Every data block is as it was; the whole table was given up.
+#[test]
+fn damage_to_the_end_of_a_table_costs_nothing() {
+    for how in ["padded", "footer", "cut"] {
+        let place = Place::new();
+        let db = &place.db();
+        database(db);
+        let table = table_of(db);
+        let path = Path::new(db).join(&table);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let length = bytes.len();
+        match how {
+            "padded" => bytes.extend([0; 4096]),
+            "footer" => bytes[length - 1] ^= 4,
+            _ => bytes.truncate(length - 80),
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let said = expect(1, &["repair", db]);
+        assert!(said.contains("table-damaged: ") && !said.contains("keys-may-be-stale"), "{how}: {said}");
+        assert!(said.contains("now 401 entries"), "{how}: {said}");
+        assert_eq!(expect(0, &["get", db, "key0399"]), "value 1 of 399");
+        assert_eq!(expect(0, &["check", db]), "clean\n");
+    }
+}
+
 #[test]
 fn what_is_not_ours_or_not_there_ends_with_6_and_stays_as_it_is() {
     let place = Place::new();
@@ -182,4 +232,52 @@ fn a_medium_that_fails_ends_with_3_and_loses_nothing() {
     let said = expect(0, &["repair", spec, "--discard-originals"]);
     assert!(said.contains("now 401 entries"), "{said}");
     assert_eq!(expect(0, &["get", spec, "key0399"]), "value 1 of 399");
+}
+
+/// Every table of a full device is damaged, and there is not the space to write them again.
+#[test]
+fn a_repair_without_space_changes_nothing_and_says_so() {
+    const MARK: &[u8] = b"a value of this test, ";
+    let place = Place::new();
+    let image = place.path("image");
+    let spec = &format!("disk:8MiB?backing=file:{image},store=extent");
+    let value = String::from_utf8(MARK.repeat(20)).unwrap();
+    let mut numbers = 0..;
+    for pairs in [1000, 100] {
+        let is_taken = |lines: String| {
+            let output = run_with(&["load", spec, "-"], lines.as_bytes());
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!([Some(0), Some(7)].contains(&output.status.code()), "{said}");
+            output.status.success()
+        };
+        let mut line = || format!("key{:06}\t{value}\n", numbers.next().unwrap_or(0));
+        while is_taken((0..pairs).map(|_| line()).collect()) {}
+    }
+    // What the log holds goes to tables.
+    expect(0, &["compact", spec]);
+    let expected = expect(0, &["scan", spec, "--count"]);
+
+    let mut bytes = std::fs::read(&image).unwrap();
+    let places: Vec<usize> = (0..bytes.len() - MARK.len()).filter(|&place| bytes[place..].starts_with(MARK)).collect();
+    assert!(places.len() > 50_000, "{} marks", places.len());
+    // A few to a table of 64 KiB.
+    places.iter().step_by(1000).for_each(|&place| bytes[place] ^= 0x20);
+    std::fs::write(&image, &bytes).unwrap();
+
+    let plan = expect(7, &["repair", spec, "--dry-run"]);
+    assert!(plan.contains("it would not fit, and would change nothing"), "{plan}");
+    let plan: serde_json::Value = serde_json::from_str(&expect(7, &["--json", "repair", spec, "--dry-run"])).unwrap();
+    let space = &plan["space"];
+    assert_eq!(plan["fits"], false);
+    assert!(space["needed_bytes"].as_u64() > space["available_bytes"].as_u64(), "{space}");
+    assert!(!plan["findings"].as_array().expect("a list").is_empty());
+    assert_eq!(std::fs::read(&image).unwrap(), bytes, "a dry run changed something");
+    failure(7, &["repair", spec]);
+
+    // As it was: with the damage taken back, everything is there.
+    let mut after = std::fs::read(&image).unwrap();
+    places.iter().step_by(1000).for_each(|&place| after[place] ^= 0x20);
+    std::fs::write(&image, after).unwrap();
+    assert_eq!(expect(0, &["scan", spec, "--count"]), expected);
+    expect(0, &["check", spec]);
 }

@@ -84,6 +84,16 @@ impl<'a> Compressed<'a> {
     }
 }
 
+/// Length without padding of compressed contents that `bytes` begin with. `None` where they do not.
+pub(crate) fn contents_length(bytes: &[u8], limit: u64) -> Option<usize> {
+    let mut decoder = Decoder::new(bytes);
+    let length = decoder.varint("uncompressed length").ok()?;
+    let compressed_length = decoder.varint("compressed length").ok()?;
+    // Contents that do not shrink are stored as they are.
+    let is_likely = length <= limit && compressed_length > 0 && compressed_length < length;
+    is_likely.then(|| usize::try_from(compressed_length).ok()?.checked_add(decoder.position())).flatten()
+}
+
 /// Undoes [`Compressor::compress`]. `limit` bounds the uncompressed length before memory is taken.
 pub(crate) fn decompress(contents: &[u8], compression: Compression, limit: u64) -> Result<AlignedBuffer, Damage> {
     let compressed = Compressed::decode(contents, limit)?;

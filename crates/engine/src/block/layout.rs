@@ -208,6 +208,19 @@ impl Layout {
         })
     }
 
+    /// Where contents that end with `bytes`, and have no padding, begin in them. `None` where none end. What is given is a guess, for
+    /// whoever looks for blocks: only a checksum proves it.
+    pub(crate) fn unpadded_start(bytes: &[u8]) -> Option<usize> {
+        let tail = bytes.len().checked_sub(TAIL_BYTES)?;
+        let restart_and_widths = read_u32(bytes, tail + 28);
+        let is_likely = read_u32(bytes, tail + 8) != 0
+            && restart_and_widths & 0xffff != 0
+            && (0..4).all(|position| restart_and_widths >> (16 + 4 * position) & 15 <= 8);
+        let layout = is_likely.then(|| Self::decode_checked_before(bytes).ok()).flatten()?;
+        let values_length = layout.record(bytes, layout.entry_count() - 1).value_end;
+        layout.keys_at.checked_sub(values_length)
+    }
+
     fn check(&self, bytes: &[u8], ordered: bool) -> Result<(), Damage> {
         let mut value_end = 0;
         let mut key_end = self.keys_at;

@@ -60,7 +60,7 @@ fn a_group_is_applied_seen_and_replayed_as_a_whole() {
     assert_eq!(synced, Commit::Logged { first_sequence: 5, count: 0 });
     head.log.close(&chain, || (2, 12)).expect("close");
     let mut found = Vec::new();
-    let result = replay(&chain.replay_of(&[1, 2], 1, 0), &mut |batch| {
+    let result = replay(&chain.replay_from(&[1, 2], 1, 0), &mut |batch| {
         found.push((batch.first_sequence, batch.count));
         Ok(())
     });

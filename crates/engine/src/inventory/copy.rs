@@ -38,7 +38,9 @@ fn refuse_inside(source: &dyn FileStore, target: &dyn FileStore) -> Result<(), E
     }
 }
 
-/// Copies a file, durably.
+/// Copies a file, durably. `check` gets all its bytes in order, a part at a time, before they are written.
+///
+/// Errors: those of the stores, and of `check`.
 pub(crate) fn copy(
     from: &dyn FileStore,
     name: &str,
@@ -46,6 +48,7 @@ pub(crate) fn copy(
     copy_name: &str,
     options: CreateOptions,
     context: &IoContext,
+    check: &mut dyn FnMut(&[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let source = from.open(name, &OpenOptions::default())?;
     let size = source.size_bytes();
@@ -55,6 +58,7 @@ pub(crate) fn copy(
     while offset < size {
         let length = buffer.len().min((size - offset) as usize);
         source.read_at(offset, &mut buffer[..length], context)?;
+        check(&buffer[..length])?;
         copy.append(&buffer[..length], context)?;
         offset += length as u64;
     }

@@ -6,34 +6,24 @@ mod origin;
 mod recovery;
 mod strays;
 
+pub(crate) use crate::log_chain::NO_LOG;
 pub(crate) use beside_writer::read_beside_writer;
 pub(crate) use copy::{copy, refuse_target};
 pub(crate) use origin::{OF_OTHERS, Origin, begins_as, not_ours, origin};
-pub(crate) use recovery::{ApplyBatch, RecoveredLogs, needed_logs, recover_manifest};
+pub(crate) use recovery::{ApplyBatch, RecoveredLogs, logs_from, recover_manifest};
 pub(crate) use strays::{Needed, remove_strays};
 
 use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::log_chain::open_log;
-use crate::media::FileMedia;
+use crate::media::{FileMedia, check_absent};
 use varve_env::Env;
-use varve_store::{FileEntry, FileStore, OpenOptions, StoreErrorKind, StoreLock};
-
-/// Instead of the number of the oldest log needed: the tables hold everything.
-pub(crate) const NO_LOG: u64 = 0;
+use varve_store::{FileEntry, FileStore, StoreLock};
 
 /// A number for the database that is being made on `files`: no other has it.
 pub(crate) fn new_database_id(env: &Env, files: &dyn FileStore) -> u64 {
     // An env's streams are the same for all databases it opens, so what tells those apart is in the name.
     env.random(&format!("database of {} at {}", files.name(), env.now().as_nanos())).next_u64()
-}
-
-/// A name that is in no listing is that of no file, unless its store says otherwise: one of which a device is missing cannot know.
-pub(crate) fn check_absent(store: &dyn FileStore, name: &str) -> Result<(), Error> {
-    match store.open(name, &OpenOptions::default()) {
-        Err(error) if error.kind() != StoreErrorKind::NotFound => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 /// Files of a database without the one that names its manifest are a database that lost it, not a place for a new one.
@@ -68,27 +58,6 @@ pub(crate) fn refuse_orphans(media: &FileMedia, file_names: &[FileName], logs: &
                 found: "none".to_owned(),
             });
         }
-    }
-    Ok(())
-}
-
-/// Leaves of `logs`, those of `store`, ascending, those that are needed from `log_number` on, the first of which must be there.
-pub(crate) fn retain_needed(
-    store: &dyn FileStore,
-    logs: &mut Vec<u64>,
-    log_number: u64,
-    manifest_number: u64,
-) -> Result<(), Error> {
-    logs.retain(|&number| number >= log_number);
-    if log_number != NO_LOG && logs.first() != Some(&log_number) {
-        check_absent(store, &file_name::log(log_number))?;
-        return Err(Error::Corruption {
-            file: file_name::log(log_number),
-            offset_bytes: 0,
-            structure: "write-ahead log".to_owned(),
-            expected: format!("the oldest log that {} needs", file_name::manifest(manifest_number)),
-            found: "no such file".to_owned(),
-        });
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! What the manifest and the logs of a database say.
 
-use super::{NO_LOG, highest_number, log_numbers, names, new_database_id, refuse_orphans, retain_needed};
+use super::{NO_LOG, highest_number, log_numbers, names, new_database_id, refuse_orphans};
 use crate::batch::BatchRecord;
 use crate::error::Error;
 use crate::key::Sequence;
 use crate::log::{LogBacklog, LogGate};
-use crate::log_chain::{LogChain, LogChainOptions, Replay, chain_from, replay};
+use crate::log_chain::{LogChain, LogChainOptions, LogsOfManifest, Replay, replay};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::FileMedia;
 use crate::options::Options;
@@ -29,10 +29,10 @@ pub(crate) fn recover_manifest(media: &FileMedia, tree: &str) -> Result<Recovere
     manifest
 }
 
-/// The logs that manifest `manifest_number` needs, which are those from `oldest` on, ascending. The first must be there.
-pub(crate) fn needed_logs(media: &FileMedia, oldest: u64, manifest_number: u64) -> Result<Vec<u64>, Error> {
+/// The logs that are there from `oldest` on, ascending.
+pub(crate) fn logs_from(media: &FileMedia, oldest: u64) -> Result<Vec<u64>, Error> {
     let mut logs = log_numbers(&names(&media.log_store().list()?));
-    retain_needed(&**media.log_store(), &mut logs, oldest, manifest_number)?;
+    logs.retain(|number| *number >= oldest);
     Ok(logs)
 }
 
@@ -102,10 +102,9 @@ impl RecoveredLogs {
     pub(crate) fn read(media: &FileMedia, tree: &str, apply: ApplyBatch<'_>) -> Result<RecoveredLogs, Error> {
         let manifest = recover_manifest(media, tree)?;
         let (oldest, database) = (manifest.contents.log_number, manifest.database);
-        let logs = needed_logs(media, oldest, manifest.number)?;
-        let store = &**media.log_store();
-        let (chain, last_sequence) = (chain_from(store, &logs, oldest), manifest.contents.last_sequence);
-        let replayed = replay(&Replay { store, database, logs: &chain, oldest, last_sequence }, apply)?;
+        let logs = logs_from(media, oldest)?;
+        let of_manifest = Some(LogsOfManifest::of(&manifest));
+        let replayed = replay(&Replay { store: &**media.log_store(), logs: &logs, manifest: of_manifest }, apply)?;
         Ok(RecoveredLogs {
             database,
             manifest: Some(manifest.number),

@@ -3,23 +3,20 @@
 //! - [`LogChain`]: where they live, whose they are, which of them are still needed, and which were never synced.
 //! - [`LogHead`]: the one that is written.
 //! - [`LogRewrite`]: the first of a chain, that begins with everything, and the manifest that names it.
-//! - [`replay`]: what they hold, in order. [`salvage_log`]: what of one can be read when something is damaged.
+//! - [`replay`]: what they hold, in order. [`salvage`]: what of them can be read when something is damaged.
 
 mod fresh;
 mod head;
 mod replay;
 mod rewrite;
-mod salvage;
 
 use fresh::{FreshLog, write_log};
 pub(crate) use head::LogHead;
-pub(crate) use replay::{Replay, open_log, replay};
-pub(crate) use rewrite::{LogRewrite, RewriteState, RewriteTarget, chain_from};
-pub(crate) use salvage::{Salvaged, salvage_log};
+pub(crate) use replay::{LogFault, LogFaultKind, LogsOfManifest, Replay, open_log, replay, salvage};
+pub(crate) use rewrite::{LogRewrite, RewriteState, RewriteTarget};
 
 use crate::error::Error;
 use crate::file_name;
-use crate::key::Sequence;
 use crate::log::{LogBacklog, LogCounters, LogGate, LogHeader, LogWriter, PreviousLog, Purpose};
 use crate::media::FileMedia;
 use crate::options::Options;
@@ -28,6 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
 use varve_store::{CreateOptions, FileKind, FileStore};
+
+/// Instead of the number of the oldest log needed: the tables hold everything.
+pub(crate) const NO_LOG: u64 = 0;
 
 /// What is said of each log of a chain.
 #[derive(Clone, Copy, Debug)]
@@ -132,10 +132,16 @@ impl LogChain {
         }
     }
 
-    /// A replay of these logs, ascending, when the manifest needs those from `oldest` on and tables hold what was written up
-    /// to `last_sequence`.
-    pub(crate) fn replay_of<'a>(&'a self, logs: &'a [u64], oldest: u64, last_sequence: Sequence) -> Replay<'a> {
-        Replay { store: &*self.store, database: self.options.database, logs, oldest, last_sequence }
+    /// A replay of these logs, ascending, of which the manifest says this.
+    pub(crate) fn replay_of<'a>(&'a self, logs: &'a [u64], manifest: LogsOfManifest) -> Replay<'a> {
+        Replay { store: &*self.store, logs, manifest: Some(manifest) }
+    }
+
+    /// The same for logs from `oldest` on, when tables hold everything up to `last_sequence`.
+    #[cfg(test)]
+    pub(crate) fn replay_from<'a>(&'a self, logs: &'a [u64], oldest: u64, last_sequence: u64) -> Replay<'a> {
+        let database = self.options.database;
+        self.replay_of(logs, LogsOfManifest { database, oldest, last_sequence, ..LogsOfManifest::default() })
     }
 
     /// Logs that an opening leaves where they are.

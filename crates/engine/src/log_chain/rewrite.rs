@@ -1,6 +1,6 @@
 //! A database whose logs hold everything begins its chain anew: with one log, and a manifest that names it.
 
-use super::{FreshLog, LogChain, LogHead, open_log, write_log};
+use super::{FreshLog, LogChain, LogHead, write_log};
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
@@ -123,12 +123,4 @@ impl RewriteState {
     pub(crate) fn postpone(&mut self) {
         self.grown_bytes_max = self.grown_bytes.saturating_mul(2);
     }
-}
-
-/// Those of `logs` that continue the chain that begins with `oldest`: not one that was begun anew, and that no manifest names.
-pub(crate) fn chain_from(store: &dyn FileStore, logs: &[u64], oldest: u64) -> Vec<u64> {
-    let begins_anew = |number: u64| {
-        open_log(store, number).is_ok_and(|log| log.header().is_some_and(|header| header.previous.is_none()))
-    };
-    logs.iter().copied().filter(|&number| number == oldest || !begins_anew(number)).collect()
 }

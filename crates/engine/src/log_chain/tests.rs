@@ -28,7 +28,7 @@ fn append(head: &mut LogHead, chain: &LogChain, sequence: u64) -> Result<(), Err
 
 fn replayed(chain: &LogChain, logs: &[u64]) -> Result<Vec<u64>, Error> {
     let mut found = Vec::new();
-    let result = replay(&chain.replay_of(logs, 1, 0), &mut |batch| {
+    let result = replay(&chain.replay_from(logs, 1, 0), &mut |batch| {
         found.push(batch.first_sequence);
         Ok(())
     })?;
@@ -114,6 +114,33 @@ fn a_sync_that_failed_is_not_forgotten() {
     assert!(chain.sync_before(4).is_ok(), "what is in tables needs no sync");
 }
 
+/// Only the header of the next log says how far a log was synced; an empty file in between once hid it.
+#[test]
+fn a_log_that_was_never_begun_does_not_hide_that_the_one_before_it_was_cut() {
+    let chain = chain();
+    let mut head = first_log(&chain);
+    for sequence in 1..=4 {
+        append(&mut head, &chain, sequence).expect("append");
+    }
+    head.sync(&chain).expect("sync");
+    head.begin_next(&chain, 3, 103).expect("next log");
+    let create = |name: &str, bytes: &[u8]| {
+        let mut file = chain.store.create(name, &CreateOptions::default()).expect("create");
+        file.append(bytes, &Default::default()).and_then(|()| file.finish(&Default::default())).expect("written");
+    };
+    create(&file_name::log(2), &[]);
+    assert_eq!(replayed(&chain, &[1, 2, 3]).expect("sound"), [1, 2, 3, 4]);
+    let file = chain.store.open(&file_name::log(1), &Default::default()).expect("open");
+    let mut bytes = vec![0; file.size_bytes() as usize - 5];
+    file.read_at(0, &mut bytes, &Default::default()).expect("read");
+    chain.store.remove(&file_name::log(1)).expect("remove");
+    create(&file_name::log(1), &bytes);
+    assert!(matches!(replayed(&chain, &[1, 2, 3]), Err(Error::Corruption { .. })));
+    let (replayed, faults) = salvage(&chain.replay_from(&[1, 2, 3], 1, 0), &mut |_| Ok(())).expect("salvaged");
+    assert_eq!((replayed.last_sequence, faults.len()), (3, 1));
+    assert_eq!((faults[0].number, faults[0].kind), (1, LogFaultKind::Damaged));
+}
+
 /// One that was not switched to is nothing: no manifest names it, and it continues no log.
 #[test]
 fn a_rewrite_takes_the_place_of_what_was_there_when_it_is_switched_to() {
@@ -129,8 +156,12 @@ fn a_rewrite_takes_the_place_of_what_was_there_when_it_is_switched_to() {
         LogRewrite::prepare(&target, &numbers, 1, walk).expect("prepared")
     };
     drop(prepare());
-    assert_eq!(chain_from(store, &[1, 2], 1), [1]);
-    assert_eq!(replayed(&chain, &[1]).expect("sound"), [1]);
+    let held = |oldest, last_sequence| {
+        let database = OPTIONS.database;
+        LogsOfManifest { database, oldest, last_sequence, hold_everything: true, ..LogsOfManifest::default() }
+    };
+    let replayed = replay(&chain.replay_of(&[1, 2], held(1, 0)), &mut |_| Ok(())).expect("sound");
+    assert_eq!((replayed.last_sequence, replayed.unused), (1, vec![2]));
     assert!(matches!(Manifest::recover(store, "tree"), Err(Error::Missing { .. })));
     assert_eq!(prepare().switch(store, &chain, &mut head, &mut state).expect("switched"), 2);
     assert_eq!((chain.oldest(), state.manifest), (4, Some(5)));
@@ -140,7 +171,7 @@ fn a_rewrite_takes_the_place_of_what_was_there_when_it_is_switched_to() {
     append(&mut head, &chain, 3).expect("append");
     head.close(&chain, || (6, 16)).expect("close");
     let mut found = Vec::new();
-    let result = replay(&chain.replay_of(&chain_from(store, &[4, 6], 4), 4, 1), &mut |batch| {
+    let result = replay(&chain.replay_of(&[4, 6], held(4, 1)), &mut |batch| {
         found.push(batch.first_sequence);
         Ok(())
     });

@@ -53,6 +53,11 @@ pub(crate) struct Manifest {
     snapshot_bytes: u64,
 }
 
+/// Number of the manifest that holds, as `CURRENT` says; `None` where there is no such file.
+pub(crate) fn current_number(store: &dyn FileStore) -> Result<Option<u64>, Error> {
+    Ok(Current::read(store)?.map(|current| current.manifest_number))
+}
+
 impl Manifest {
     /// Writes manifest `number`, which begins with `snapshot`, for a tree called `tree`, and makes it
     /// durable; it does not hold before [`Manifest::switch`]. After an error it never will, and its files are removed if

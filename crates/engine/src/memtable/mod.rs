@@ -2,6 +2,7 @@
 
 mod arena;
 mod key_filter;
+mod live;
 mod partition;
 mod skip_list;
 mod table;

@@ -179,6 +179,13 @@ fn prefetch(address: *const u8) {
     let _ = address;
 }
 
+/// The entries next to one that was added, at the moment it was linked.
+#[derive(Clone, Copy)]
+pub(crate) struct Neighbours<'a> {
+    pub(crate) before: Option<Node<'a>>,
+    pub(crate) after: Option<Node<'a>>,
+}
+
 impl SkipList {
     /// An empty list that takes its memory from `pool`. `shared_prefix` is what most keys
     /// are expected to begin with; it may be anything. `seed` decides the heights.
@@ -280,8 +287,9 @@ impl SkipList {
         }
     }
 
-    /// Adds an entry. No two entries may have the same user key and trailer.
-    pub(crate) fn insert(&self, user_key: &[u8], sequence: Sequence, kind: u8, value: &[u8]) {
+    /// Adds an entry. No two entries may have the same user key and trailer. Returns the entries that were next to it when it
+    /// became visible.
+    pub(crate) fn insert(&self, user_key: &[u8], sequence: Sequence, kind: u8, value: &[u8]) -> Neighbours<'_> {
         let target = self.target(user_key, key::pack_trailer(sequence, kind));
         let height = self.height_of(sequence);
         let (Ok(key_length), Ok(value_length)) = (u32::try_from(user_key.len()), u32::try_from(value.len())) else {
@@ -324,6 +332,7 @@ impl SkipList {
             // SAFETY: as above; writing does not read what was there.
             unsafe { link.write(Link { hint: AtomicU64::new(u64::MAX), next: AtomicPtr::new(ptr::null_mut()) }) };
         }
+        let mut neighbours = Neighbours { before: None, after: None };
         for lane in 0..height {
             loop {
                 let (previous, next) = (splice.previous[lane], splice.next[lane]);
@@ -335,6 +344,10 @@ impl SkipList {
                 before.hint.fetch_min(target.hint, Ordering::Relaxed);
                 let swap = before.next.compare_exchange(next, header.as_ptr(), Ordering::Release, Ordering::Relaxed);
                 if swap.is_ok() {
+                    if lane == 0 {
+                        let before = (previous.header != self.head).then_some(previous);
+                        neighbours = Neighbours { before, after: self.node(next) };
+                    }
                     break;
                 }
                 // SAFETY: as above.
@@ -342,6 +355,7 @@ impl SkipList {
                 (splice.previous[lane], splice.next[lane], splice.next_hint[lane]) = found;
             }
         }
+        neighbours
     }
 
     /// The first node at or after the internal key made of these parts.

@@ -2,6 +2,7 @@
 
 use super::arena::ChunkPool;
 use super::key_filter::KeyFilter;
+use super::live::LiveEntries;
 use super::skip_list::{Node, SkipList};
 use crate::batch::BatchEntry;
 use crate::error::Error;
@@ -46,6 +47,8 @@ pub(crate) struct MemTable {
     deletions: AtomicU64,
     first_sequence: AtomicU64,
     last_sequence: AtomicU64,
+    /// Counted only where it was asked for.
+    live: Option<LiveEntries>,
 }
 
 /// Chunks for memtables of `capacity_bytes`, of which those that are dropped leave up to `kept_bytes`.
@@ -107,12 +110,19 @@ impl MemTable {
             deletions: AtomicU64::new(0),
             first_sequence: AtomicU64::new(u64::MAX),
             last_sequence: AtomicU64::new(0),
+            live: None,
         }
+    }
+
+    /// An empty memtable that counts its newest values; so do those that [`Self::visible`] makes of it.
+    pub(crate) fn counting_live(self) -> Self {
+        MemTable { live: Some(LiveEntries::default()), ..self }
     }
 
     /// A memtable with the versions that readers at these `boundaries` see, ascending, and no deletion that hides nothing.
     pub(crate) fn visible(self: &Arc<Self>, boundaries: Vec<Sequence>) -> MemTable {
-        let (new, mut filter) = (self.successor(self.log_number), VersionFilter::new(boundaries));
+        let (mut new, mut filter) = (self.successor(self.log_number), VersionFilter::new(boundaries));
+        new.live = self.live.as_ref().map(|_| LiveEntries::default());
         let mut walk = self.iterator();
         let mut last: Option<Vec<u8>> = None;
         walk.seek_to_first();
@@ -136,8 +146,7 @@ impl MemTable {
     /// Adds one entry. Lengths are within the limits of [`crate::key`], and no entry with this key
     /// and sequence number is there.
     pub(crate) fn insert(&self, sequence: Sequence, kind: EntryKind, key: &[u8], value: &[u8]) {
-        self.filter.add(key);
-        self.list.insert(key, sequence, kind as u8, value);
+        self.add(sequence, kind, key, value);
         self.count(1, u64::from(kind == EntryKind::Delete), sequence, sequence);
     }
 
@@ -151,8 +160,7 @@ impl MemTable {
         let mut deletions = 0;
         for entry in entries {
             let (kind, key, value) = entry.parts();
-            self.filter.add(key);
-            self.list.insert(key, sequence, kind as u8, value);
+            self.add(sequence, kind, key, value);
             deletions += u64::from(kind == EntryKind::Delete);
             sequence += 1;
         }
@@ -160,6 +168,15 @@ impl MemTable {
             self.count(sequence - first_sequence, deletions, first_sequence, sequence - 1);
         }
         sequence
+    }
+
+    #[inline]
+    fn add(&self, sequence: Sequence, kind: EntryKind, key: &[u8], value: &[u8]) {
+        self.filter.add(key);
+        let neighbours = self.list.insert(key, sequence, kind as u8, value);
+        if let Some(live) = &self.live {
+            live.note(kind, key, value.len(), neighbours);
+        }
     }
 
     fn count(&self, entries: u64, deletions: u64, first: Sequence, last: Sequence) {
@@ -219,9 +236,10 @@ impl MemTable {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// About how many keys have values: each delete is taken for one that hides a put.
-    pub(crate) fn estimated_keys(&self) -> u64 {
-        self.entries() - 2 * self.deletions().min(self.entries() / 2)
+    /// Keys whose newest entry is a put, and the bytes of these puts in a batch. `None` unless they are
+    /// [counted](Self::counting_live).
+    pub(crate) fn live(&self) -> Option<(u64, u64)> {
+        self.live.as_ref().map(|live| (live.keys(), live.bytes()))
     }
 
     /// Entries that are deletes.

@@ -2,6 +2,7 @@
 
 mod coalescing;
 mod leveled;
+pub(crate) mod tombstones;
 mod two_level;
 
 pub(crate) use coalescing::coalescing;

@@ -1,5 +1,6 @@
 //! The course of a repair, as far as it is the same for any tree.
 
+use super::space::{Method, settle};
 use super::{
     Condition, MediumFailures, Originals, RepairAction, RepairPlan, RepairReport, RepairStep, Replaced, Survey, plan,
     survey,
@@ -8,7 +9,7 @@ use crate::error::Error;
 use crate::file_name::{self, FileName};
 use crate::inventory::{self, ApplyBatch, Needed, RecoveredLogs};
 use crate::key::Sequence;
-use crate::log_chain::{Salvaged, salvage_log};
+use crate::log_chain::{LogFaultKind, LogsOfManifest, NO_LOG, Replay, salvage};
 use crate::manifest::{Contents, Recovered};
 use crate::media::FileMedia;
 use std::sync::Arc;
@@ -34,10 +35,12 @@ pub(crate) fn no_tables<'a>(_: &FileMedia) -> Box<TableCondition<'a>> {
 pub(crate) fn plan_repair(
     media: &FileMedia,
     tree: &str,
+    method: Method,
     conditions: &TableConditions<'_>,
 ) -> Result<RepairPlan, Error> {
     let (media, failures) = MediumFailures::watch(media);
-    plan(&look(&media, &failures, tree, conditions)?)
+    let plan = plan(&look(&media, &failures, tree, conditions)?)?;
+    Ok(settle(&media, tree, method, plan))
 }
 
 fn look(
@@ -60,6 +63,8 @@ pub(crate) struct Repair {
     pub(crate) steps: Vec<RepairStep>,
     /// What the manifest says, if it can be read.
     pub(crate) contents: Option<Contents>,
+    /// The part of it that is about logs.
+    of_logs: Option<LogsOfManifest>,
     /// Id of the database, once something says it.
     pub(crate) database: Option<u64>,
     /// No file has a larger number.
@@ -76,19 +81,21 @@ impl Repair {
         media: &FileMedia,
         originals: Originals,
         tree: &str,
+        method: Method,
         conditions: &TableConditions<'_>,
     ) -> Result<Repair, Error> {
         // What is not ours is refused before so much as a lock is made beside it.
-        plan_repair(media, tree, conditions)?;
+        plan_repair(media, tree, method, conditions)?;
         let locks = inventory::lock(media)?;
         let (media, failures) = MediumFailures::watch(media);
         let survey = look(&media, &failures, tree, conditions)?;
-        let RepairPlan { steps, findings } = plan(&survey)?;
+        let RepairPlan { steps, findings, .. } = settle(&media, tree, method, plan(&survey)?);
         let manifest = survey.manifest.ok();
         Ok(Repair {
             replaced: Replaced::new(&media, originals),
             media,
             database: manifest.as_ref().map(|manifest| manifest.database),
+            of_logs: manifest.as_ref().map(LogsOfManifest::of),
             contents: manifest.map(|manifest| manifest.contents),
             highest_number: survey.files.iter().filter_map(|file| file.name.number()).max().unwrap_or(0),
             steps,
@@ -112,31 +119,33 @@ impl Repair {
     /// the other files that are no tables is kept.
     pub(crate) fn read_logs(&mut self, apply: ApplyBatch<'_>) -> Result<(), Error> {
         let mut logs = Vec::new();
+        let oldest = self.of_logs.map_or(NO_LOG, |manifest| manifest.oldest);
         for RepairStep { file, action } in &self.steps {
-            match (FileName::parse(file), action) {
+            let name = FileName::parse(file);
+            // The chain as openings read it: logs that are not used are among it.
+            logs.extend(name.and_then(|name| if let FileName::Log(number) = name { Some(number) } else { None }));
+            match (name, action) {
                 (Some(FileName::Table(_)), _) => {}
-                (Some(FileName::Log(number)), RepairAction::Replay | RepairAction::Salvage) => logs.push(number),
+                (Some(FileName::Log(_)), RepairAction::Replay | RepairAction::Salvage) => self.report.logs_read += 1,
                 (Some(FileName::Current), RepairAction::Replace) => self.replaced.add_current(),
                 (_, RepairAction::Replace) => {}
+                (_, RepairAction::Stay) => self.report.logs_read += 1,
                 _ => self.replaced.add(file),
             }
         }
         logs.sort_unstable();
-        for number in logs {
-            let name = file_name::log(number);
-            let (code, error) = match salvage_log(&**self.media.log_store(), number, &mut self.database, apply)? {
-                Salvaged::Whole => {
-                    self.report.logs_read += 1;
-                    continue;
-                }
-                Salvaged::UpTo(error) => {
-                    self.report.logs_read += 1;
-                    ("log-damaged", error)
-                }
-                Salvaged::Nothing(error) => ("log-lost", error),
-            };
-            self.report.find_lost(code, &name, &error);
-            self.replaced.add(&name);
+        logs.retain(|number| *number >= oldest);
+        let store = self.media.log_store().clone();
+        let (replayed, faults) = salvage(&Replay { store: &*store, logs: &logs, manifest: self.of_logs }, apply)?;
+        self.database = self.database.or(replayed.database);
+        for fault in faults {
+            // The survey found them, unless the medium gives less now.
+            let finding = fault.finding();
+            let is_new = !self.report.findings.contains(&finding);
+            self.report.findings.extend(is_new.then_some(finding));
+            if matches!(fault.kind, LogFaultKind::Unreadable | LogFaultKind::Damaged) {
+                self.set_aside(&file_name::log(fault.number));
+            }
         }
         Ok(())
     }

@@ -105,6 +105,10 @@ impl FileStore for WatchedStore {
         self.inner.space()
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        self.inner.reclaim_space()
+    }
+
     fn hint(&self, hint: &Hint<'_>) {
         self.inner.hint(hint);
     }

@@ -6,15 +6,20 @@
 mod course;
 mod medium;
 mod replaced;
+mod space;
 mod survey;
 
 pub(crate) use course::{Repair, TableCondition, no_tables, plan_repair};
 use medium::MediumFailures;
 use replaced::Replaced;
+pub(crate) use space::Method;
+pub use space::RepairSpace;
 pub(crate) use survey::Condition;
 use survey::{Survey, plan, survey};
 
-use crate::error::Error;
+use crate::file_name;
+use crate::key;
+use crate::manifest::Contents;
 use varve_store::{Finding, Severity};
 
 /// What [`crate::repair`] found and made.
@@ -39,14 +44,29 @@ pub struct RepairReport {
     pub findings: Vec<Finding>,
 }
 
-impl RepairReport {
-    /// Tells what of file `name` is lost, unless the survey found it.
-    pub(crate) fn find_lost(&mut self, code: &'static str, name: &str, error: &Error) {
-        if !self.findings.iter().any(|finding| finding.message.contains(name)) {
-            let message = format!("'{name}': {error}");
-            self.findings.push(Finding { severity: Severity::Error, code, message });
-        }
-    }
+/// The finding that lost entries of `file` leave older ones visible, of user keys from `after` to `before`, as far as that is known.
+pub(crate) fn may_be_stale(file: &str, after: Option<&[u8]>, before: Option<&[u8]>) -> Finding {
+    /// Of a key in a message.
+    const KEY_BYTES_SHOWN: usize = 64;
+    let shown = |key: &[u8]| format!("'{}'", key[..key.len().min(KEY_BYTES_SHOWN)].escape_ascii());
+    let keys = match (after.map(shown), before.map(shown)) {
+        (Some(after), Some(before)) => format!("keys from {after} to {before}"),
+        (Some(after), None) => format!("keys from {after} on"),
+        (None, Some(before)) => format!("keys up to {before}"),
+        (None, None) => "any keys".to_owned(),
+    };
+    let message = format!(
+        "entries of {keys} in '{file}' are lost: where other files have older entries of such keys, old values, or keys that were \
+         deleted, are visible again"
+    );
+    Finding { severity: Severity::Error, code: "keys-may-be-stale", message }
+}
+
+/// The same for the whole of table `number`, whose ends are known if the manifest is.
+fn table_may_be_stale(number: u64, contents: Option<&Contents>) -> Finding {
+    let file = contents.and_then(|contents| contents.files.get(&number));
+    let ends = file.map(|file| (key::user_key(&file.smallest), key::user_key(&file.largest)));
+    may_be_stale(&file_name::table(number), ends.map(|ends| ends.0), ends.map(|ends| ends.1))
 }
 
 /// What a repair does with a file.
@@ -63,6 +83,8 @@ pub enum RepairAction {
     SetAside,
     /// A fresh one takes its place, which says the same; the file, or a copy, is kept under another name.
     Replace,
+    /// A sound table or log that stays as it is: the medium has no space for fresh ones.
+    Stay,
 }
 
 impl RepairAction {
@@ -73,6 +95,7 @@ impl RepairAction {
             RepairAction::Replay => "sound; its writes go into fresh tables, and it is set aside",
             RepairAction::Salvage => "damaged; what can be read goes into fresh tables, and it is set aside",
             RepairAction::SetAside => "not used; it is set aside",
+            RepairAction::Stay => "sound; it stays where it is, as there is no space to write it again",
             RepairAction::Replace => "a fresh one takes its place, and it is set aside",
         }
     }
@@ -96,6 +119,15 @@ pub struct RepairPlan {
     pub steps: Vec<RepairStep>,
     /// The damage.
     pub findings: Vec<Finding>,
+    /// Space that it needs, and has; `None` where the medium does not say what it has.
+    pub space: Option<RepairSpace>,
+}
+
+impl RepairPlan {
+    /// Whether there is space for it.
+    pub fn fits(&self) -> bool {
+        self.space.is_none_or(|space| space.is_enough())
+    }
 }
 
 /// What becomes of sound files whose entries a repair put into fresh ones.

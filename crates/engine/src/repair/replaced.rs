@@ -38,7 +38,9 @@ impl Replaced {
             Some(FileName::Log(_)) => self.media.log_store(),
             _ => &self.media.files,
         };
-        self.damaged.push((store.clone(), name.to_owned()));
+        if !self.damaged.iter().any(|(_, known)| known == name) {
+            self.damaged.push((store.clone(), name.to_owned()));
+        }
     }
 
     /// The `CURRENT` that is there is sound.
@@ -57,7 +59,7 @@ impl Replaced {
             // Under its name the copy is whole, or not there.
             let partial_name = format!("{}{name}.partial", file_name::SET_ASIDE_PREFIX);
             let copied = is_copy(&**store, name, &copy_name)
-                || copy(&**store, name, &**store, &partial_name, options, &context)
+                || copy(&**store, name, &**store, &partial_name, options, &context, &mut |_| Ok(()))
                     .and_then(|()| Ok(store.rename(&partial_name, &copy_name)?))
                     .is_ok();
             if !copied {
@@ -103,7 +105,7 @@ impl Replaced {
             let partial_name = format!("{}{}.partial", file_name::REPLACED_PREFIX, file_name::CURRENT);
             let name = free_name(&*files, file_name::REPLACED_PREFIX, file_name::CURRENT)?;
             if !is_copy(&*files, file_name::CURRENT, &name) {
-                copy(&*files, file_name::CURRENT, &*files, &partial_name, options, &context)?;
+                copy(&*files, file_name::CURRENT, &*files, &partial_name, options, &context, &mut |_| Ok(()))?;
                 files.rename(&partial_name, &name)?;
             }
             self.set_aside.push(name);

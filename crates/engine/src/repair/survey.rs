@@ -3,12 +3,12 @@
 //! The survey only reads. The plan is a function of it, and refuses what is not known to be ours: a repair that took
 //! files of another program, or of another version, for damaged ones would destroy them.
 
-use super::{RepairAction, RepairPlan, RepairStep};
+use super::{RepairAction, RepairPlan, RepairStep, may_be_stale, table_may_be_stale};
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
 use crate::inventory::{OF_OTHERS, Origin, begins_as, not_ours, origin};
 use crate::log::{LogReader, Purpose};
-use crate::log_chain::{Salvaged, salvage_log};
+use crate::log_chain::{LogFault, LogFaultKind, LogsOfManifest, NO_LOG, Replay, salvage};
 use crate::manifest::{Manifest, Recovered};
 use crate::media::FileMedia;
 use std::sync::Arc;
@@ -42,6 +42,9 @@ pub(crate) struct Survey {
     pub(crate) has_current: bool,
     pub(crate) is_current_ours: bool,
     pub(crate) files: Vec<SurveyedFile>,
+    /// Logs that openings do not use, and faults of the chain of logs that are not in one of its files.
+    pub(crate) unused_logs: Vec<u64>,
+    pub(crate) chain_faults: Vec<LogFault>,
     /// The first name that is none of ours.
     pub(crate) other_name: Option<String>,
 }
@@ -80,11 +83,17 @@ pub(crate) fn survey(
     }
     let manifest = Manifest::recover(&*media.files, tree);
     let is_current_ours = has_current && begins_as(&*media.files, file_name::CURRENT, b"varve-current ");
-    let database = manifest.as_ref().ok().map(|manifest| manifest.database);
+    let of_manifest = manifest.as_ref().ok().map(LogsOfManifest::of);
+    let log_number = |file: &SurveyedFile| if let FileName::Log(number) = file.name { Some(number) } else { None };
+    let mut logs: Vec<u64> = files.iter().filter_map(log_number).collect();
+    logs.sort_unstable();
+    logs.retain(|number| *number >= of_manifest.map_or(NO_LOG, |manifest| manifest.oldest));
+    let replay = Replay { store: &**media.log_store(), logs: &logs, manifest: of_manifest };
+    let (replayed, mut chain_faults) = salvage(&replay, &mut |_| Ok(()))?;
     for file in &mut files {
         file.condition = match file.name {
             FileName::Table(number) => table_condition(number, manifest.as_ref().ok()),
-            FileName::Log(number) => log_condition(media.log_store(), number, database),
+            FileName::Log(number) => log_condition(number, &mut chain_faults),
             FileName::Manifest(number) if file.origin == Origin::Ours => manifest_condition(&media.files, number),
             _ => Condition::Sound,
         };
@@ -97,18 +106,22 @@ pub(crate) fn survey(
         has_current,
         is_current_ours,
         files,
+        unused_logs: replayed.unused,
+        chain_faults,
         other_name,
     })
 }
 
-fn log_condition(store: &Arc<dyn FileStore>, number: u64, mut database: Option<u64>) -> Condition {
-    match salvage_log(&**store, number, &mut database, &mut |_| Ok(())) {
-        Ok(Salvaged::Whole) => Condition::Sound,
-        Ok(Salvaged::UpTo(error)) if error.kind() != ErrorKind::Foreign => {
-            let (severity, code) = (Severity::Error, "log-damaged");
-            Condition::Damaged(vec![Finding { severity, code, message: error.to_string() }])
-        }
-        Ok(Salvaged::UpTo(error) | Salvaged::Nothing(error)) | Err(error) => Condition::Unreadable(error),
+/// Takes the fault that is in the bytes of log `number` out of `faults`.
+fn log_condition(number: u64, faults: &mut Vec<LogFault>) -> Condition {
+    let is_in_file = |fault: &LogFault| {
+        fault.number == number && matches!(fault.kind, LogFaultKind::Unreadable | LogFaultKind::Damaged)
+    };
+    let Some(position) = faults.iter().position(is_in_file) else { return Condition::Sound };
+    let fault = faults.remove(position);
+    match fault.kind {
+        LogFaultKind::Damaged if fault.error.kind() != ErrorKind::Foreign => Condition::Damaged(vec![fault.finding()]),
+        _ => Condition::Unreadable(fault.error),
     }
 }
 
@@ -134,7 +147,9 @@ pub(crate) fn plan(survey: &Survey) -> Result<RepairPlan, Error> {
     for file in &survey.files {
         let is_needed = match (file.name, contents) {
             (FileName::Table(number), Some(manifest)) => manifest.contents.files.contains_key(&number),
-            (FileName::Log(number), Some(manifest)) => number >= manifest.contents.log_number,
+            (FileName::Log(number), Some(manifest)) => {
+                number >= manifest.contents.log_number && !survey.unused_logs.contains(&number)
+            }
             (FileName::Table(_) | FileName::Log(_), None) => true,
             // A fresh one takes its place.
             _ => false,
@@ -160,22 +175,30 @@ pub(crate) fn plan(survey: &Survey) -> Result<RepairPlan, Error> {
             }
             (Condition::Unreadable(error), _) => {
                 findings.push(Finding { severity: Severity::Error, code, message: error.to_string() });
+                if let FileName::Table(number) = file.name {
+                    findings.push(table_may_be_stale(number, contents.map(|manifest| &manifest.contents)));
+                }
                 RepairAction::SetAside
             }
         };
         steps.push(RepairStep { file: name, action });
     }
+    findings.extend(survey.chain_faults.iter().map(LogFault::finding));
     for number in contents.iter().flat_map(|manifest| manifest.contents.files.keys()) {
         if !there.contains(&FileName::Table(*number)) {
             let message = format!("'{}', which the manifest names, is not there", file_name::table(*number));
             findings.push(Finding { severity: Severity::Error, code: "table-lost", message });
+            findings.push(table_may_be_stale(*number, contents.map(|manifest| &manifest.contents)));
         }
+    }
+    if findings.iter().any(|finding| matches!(finding.code, "log-lost" | "log-damaged")) {
+        findings.push(may_be_stale("logs", None, None));
     }
     if survey.has_current {
         let action = if contents.is_some() { RepairAction::Replace } else { RepairAction::SetAside };
         steps.push(RepairStep { file: file_name::CURRENT.to_owned(), action });
     }
-    Ok(RepairPlan { steps, findings })
+    Ok(RepairPlan { steps, findings, space: None })
 }
 
 /// Errs unless some file is known to be ours and none to be of another version.

@@ -3,8 +3,10 @@
 
 use crate::key::Sequence;
 use crate::policy;
+use crate::policy::tombstones::{self, TableSteps};
 use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Shortage, Version, deleted_bytes};
 use crate::space::{Headroom, Remembered};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a worker may take on. One worker keeps itself free for flushes, so that writers never
@@ -92,6 +94,8 @@ pub(crate) struct CompactionState<'a> {
     pub(crate) oldest_view: Sequence,
     /// Somebody waits for a job to end.
     pub(crate) is_waited_for: bool,
+    /// Steps of scans over deletions.
+    pub(crate) steps: &'a TableSteps,
 }
 
 /// What is known of the space on the medium.
@@ -128,7 +132,7 @@ pub(crate) struct ChosenCompaction {
     pub(crate) is_short: bool,
 }
 
-/// What is due and fits. Else, as long as no other compaction runs and what there is does not fit as a whole or writers are
+/// What is due and fits, or what relieves scans of deletions they step over and fits. Else, as long as no other compaction runs and what there is does not fit as a whole or writers are
 /// refused: tables that coalesce into fewer, the first part of what is due, or a step that brings deletions to what they delete;
 /// and for whoever waits, what is due although it may not fit.
 pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn CompactionPolicy) -> Option<ChosenCompaction> {
@@ -137,6 +141,10 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     let shortfalls = &space.remembered.shortfalls;
     let may_fit = |plan: &CompactionPlan| !is_short || shortfalls.error_of(plan, space_bytes).is_none();
     if let Some(plan) = policy.pick(version, busy, space_bytes).filter(may_fit) {
+        return Some(ChosenCompaction { plan, space_bytes, is_alone: false, is_short });
+    }
+    let relieving = tombstones::relieving((version, busy), state.steps, state.oldest_view, space_bytes, policy);
+    if let Some(plan) = relieving.filter(may_fit) {
         return Some(ChosenCompaction { plan, space_bytes, is_alone: false, is_short });
     }
     let bytes = (0..version.levels.len()).fold(0u64, |sum, level| sum.saturating_add(version.level_bytes(level)));
@@ -152,7 +160,8 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     let reclaiming = || {
         let shortage = |space_bytes| Shortage { space_bytes, ..shortage(state) };
         let step = |bytes| policy.reclaim(version, &shortage(bytes)).filter(may_fit);
-        if is_short { shares.into_iter().find_map(step) } else { None }
+        let through = || policy.reclaim_through(version, &shortage(space_bytes)).filter(may_fit);
+        if is_short { shares.into_iter().find_map(step).or_else(through) } else { None }
     };
     // It may need less than it reads, and who waits for it must be told how it ended; without them it is not begun.
     let hoped_for = || part(space_bytes).or_else(|| due.clone()).filter(|_| state.is_waited_for);
@@ -160,7 +169,7 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     Some(ChosenCompaction { plan, space_bytes, is_alone: true, is_short })
 }
 
-/// Of a plan that does not fit what may be done in so many bytes: a smaller one, or itself where it is done part by part.
+/// Of a plan that does not fit what may be done in so many bytes: a smaller one, or itself if it is done in pieces.
 fn part_within(
     version: &Version,
     plan: &CompactionPlan,
@@ -178,6 +187,10 @@ pub(crate) struct WantedRange<'a> {
     pub(crate) end: Option<&'a [u8]>,
     /// What was done of it last, if something was.
     pub(crate) done: Option<&'a JobClaim>,
+    /// Numbers of tables that parts of overlapping levels leave out: merging them took more space than there was.
+    pub(crate) left_out: &'a BTreeSet<u64>,
+    /// Bytes that a step of overlapping levels reads at most: a larger one took more space than there was.
+    pub(crate) part_bytes_max: u64,
 }
 
 /// The next compaction of a key range.
@@ -189,31 +202,37 @@ pub(crate) struct ChosenStep {
 }
 
 /// What is next of a range, while nothing else is compacted. Where there is no space to put everything in order at once, a
-/// part; where none surely fits, first what gives tables back, then one that may. When all is in order and puts are refused,
-/// what gives tables back.
+/// part; where none surely fits, first what gives tables back, then one that may. Tables of overlapping levels of which no part
+/// may fit stay as they are, and those behind them are next. When nothing is left to do and puts are refused, what gives tables back.
 pub(crate) fn next_of_range(
     version: &Version,
     space: &SpaceState<'_>,
     range: &WantedRange<'_>,
     policy: &dyn CompactionPolicy,
 ) -> Option<ChosenStep> {
-    let WantedRange { begin, end, done } = *range;
+    let WantedRange { begin, end, done, left_out, part_bytes_max } = *range;
     let is_short = space.headroom.is_some_and(|headroom| headroom.is_short());
-    let whole = |plan| ChosenStep { plan, whole: None };
-    let Some(plan) = policy.next_of_range(version, begin, end, done) else {
-        let is_of_all = begin.is_none() && end.is_none();
-        return (is_of_all && is_short).then(|| coalescing(space, version)).flatten().map(whole);
-    };
-    if plan.written_bytes_max() <= space.bytes {
-        return Some(whole(plan));
-    }
     let hoped_bytes = space.headroom.map_or(0, |headroom| headroom.hoped_bytes());
-    let hoped_for = || policy.split(version, &plan, hoped_bytes);
-    let part = policy.split(version, &plan, space.bytes).or_else(|| coalescing(space, version)).or_else(hoped_for);
-    Some(match part {
-        Some(part) => ChosenStep { whole: Some(plan.claim()), plan: part },
-        None => whole(plan),
-    })
+    let whole = |plan| ChosenStep { plan, whole: None };
+    let mut passed: Option<JobClaim> = None;
+    while let Some(plan) = policy.next_of_range(version, begin, end, passed.as_ref().or(done)) {
+        let is_overlapping = plan.output_level < version.disjoint_from();
+        let limit_bytes = if is_overlapping { part_bytes_max } else { u64::MAX };
+        let is_whole = !is_overlapping || plan.all_inputs().all(|file| !left_out.contains(&file.number));
+        if plan.written_bytes_max() <= space.bytes.min(limit_bytes) && is_whole {
+            return Some(whole(plan));
+        }
+        let divided = if is_overlapping { plan.without(left_out) } else { plan.clone() };
+        let split = |bytes: u64| policy.split(version, &divided, bytes.min(limit_bytes));
+        let part = split(space.bytes).or_else(|| coalescing(space, version)).or_else(|| split(hoped_bytes));
+        match part {
+            Some(part) => return Some(ChosenStep { whole: Some(plan.claim()), plan: part }),
+            None if !is_overlapping => return Some(whole(plan)),
+            None => passed = Some(plan.claim()),
+        }
+    }
+    let is_of_all = begin.is_none() && end.is_none();
+    (is_of_all && is_short).then(|| coalescing(space, version)).flatten().map(whole)
 }
 
 fn coalescing(space: &SpaceState<'_>, version: &Version) -> Option<CompactionPlan> {

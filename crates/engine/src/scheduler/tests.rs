@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A table is `number:first-last*bytes`, and `!deletions`. Who asks may compact unless `role=` says otherwise; with `range=first-last`
-//! it is what a caller asked to have compacted. `VARVE_REWRITE=1` prints the file as it would be.
+//! it is what a caller asked to have compacted. `steps=number:count,...` are steps of scans over deletions. `VARVE_REWRITE=1` prints the file as it would be.
 
 use super::*;
 use crate::error::Error;
@@ -109,7 +109,10 @@ fn choice(text: &str) -> String {
     let mut remembered = Remembered::default();
     let shortfall = scene.numbers("shortfall");
     if !shortfall.is_empty() {
-        remembered.shortfalls.note(shortfall, u64::MAX, Error::Closed);
+        // Into the next level that holds something, which is where steps go.
+        let levels = 1..scene.version.levels.len();
+        let next = levels.clone().find(|level| !scene.version.levels[*level].is_empty());
+        remembered.shortfalls.note((next.unwrap_or(levels.end - 1), shortfall), u64::MAX, Error::Closed);
     }
     remembered.unhelpful.extend(scene.numbers("unhelpful"));
     let space = SpaceState {
@@ -124,6 +127,11 @@ fn choice(text: &str) -> String {
         let (level, file) = scene.version.files().find(|(_, file)| file.number == number).unwrap();
         busy.enter(&crate::shape::in_place(level, vec![file.clone()]));
     }
+    let steps_of = |word: &str| {
+        let (number, steps) = word.split_once(':').unwrap();
+        (number.parse().unwrap(), steps.parse().unwrap())
+    };
+    let steps: TableSteps = scene.text("steps").into_iter().flat_map(|text| text.split(',')).map(steps_of).collect();
     let state = CompactionState {
         version: &scene.version,
         others_run: !scene.numbers("busy").is_empty(),
@@ -131,6 +139,7 @@ fn choice(text: &str) -> String {
         space,
         oldest_view: scene.number("view").unwrap_or(u64::MAX),
         is_waited_for: scene.has("waited-for"),
+        steps: &steps,
     };
     if let Some(range) = scene.text("range") {
         return told_of_range(&scene, &state.space, range);
@@ -186,7 +195,8 @@ fn told_of_range(scene: &Scene<'_>, space: &SpaceState<'_>, range: &str) -> Stri
     let end_of = |text: &'_ str| (!text.is_empty()).then(|| text.as_bytes().to_vec());
     let (begin, end) = range.split_once('-').unwrap();
     let (begin, end) = (end_of(begin), end_of(end));
-    let wanted = WantedRange { begin: begin.as_deref(), end: end.as_deref(), done: None };
+    let (done, left_out, part_bytes_max) = (None, &BTreeSet::new(), u64::MAX);
+    let wanted = WantedRange { begin: begin.as_deref(), end: end.as_deref(), done, left_out, part_bytes_max };
     let Some(step) = next_of_range(&scene.version, space, &wanted, &*scene.policy) else { return "nothing".to_owned() };
     let part = if step.whole.is_some() { ", a part" } else { "" };
     told_of_plan(&step.plan, space.bytes) + part

@@ -95,7 +95,7 @@ impl Level {
 
     /// Tables that do not overlap, in any order.
     pub(super) fn disjoint(mut files: Vec<Arc<FileMeta>>) -> Level {
-        files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
+        files.sort_by(|a, b| a.smallest_user_key().cmp(b.smallest_user_key()));
         let largest_prefixes = prefixes(&files);
         Level::of(files, largest_prefixes, Vec::new())
     }

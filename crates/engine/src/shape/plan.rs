@@ -16,6 +16,8 @@ pub(crate) enum Reason {
     Space,
     /// Tables are partly empty where each takes as much however little is in it.
     Coalescing,
+    /// Scans step over deletions again and again.
+    Tombstones,
     Manual,
 }
 
@@ -76,25 +78,39 @@ impl CompactionPlan {
         Some((smallest, largest))
     }
 
+    /// The same without the tables of these numbers.
+    pub(crate) fn without(&self, numbers: &BTreeSet<u64>) -> CompactionPlan {
+        let mut plan = self.clone();
+        plan.inputs.retain(|file| !numbers.contains(&file.number));
+        plan.overlapping.retain(|file| !numbers.contains(&file.number));
+        plan.between.retain(|(_, file)| !numbers.contains(&file.number));
+        plan
+    }
+
     /// What it writes at most: as much as it reads, or nothing.
     pub(crate) fn written_bytes_max(&self) -> u64 {
         if self.is_trivial_move() { 0 } else { self.input_bytes() }
+    }
+
+    /// Sum of the largest table of each level between, in bytes: one table per level may be partly merged at a time.
+    pub(crate) fn between_bytes(&self) -> u64 {
+        let levels = self.between.chunk_by(|(before, _), (after, _)| before == after);
+        levels.filter_map(|files| files.iter().map(|(_, file)| file.size_bytes).max()).sum()
     }
 
     pub(crate) fn input_bytes(&self) -> u64 {
         self.all_inputs().map(|file| file.size_bytes).sum()
     }
 
-    /// It is done part by part where outputs may take so many bytes.
+    /// It is done in pieces if its outputs may take `space_bytes`.
     pub(crate) fn is_partial_within(&self, version: &Version, space_bytes: u64) -> bool {
         self.written_bytes_max() > space_bytes && self.is_divisible(version)
     }
 
-    /// Its parts free something on the way when it is done part by part.
+    /// Its pieces free inputs before it ends.
     pub(crate) fn is_divisible(&self, version: &Version) -> bool {
         let passes_inputs = self.overlapping.is_empty() && self.input_level >= version.disjoint_from();
         self.output_level >= version.disjoint_from()
-            && self.between.is_empty()
             && (self.overlapping.len() > 1 || (passes_inputs && self.inputs.len() > 1))
     }
 

@@ -1,9 +1,11 @@
 //! What tells one log-structured tree from another: pure functions from its shape.
 
+use super::file::FileMeta;
 use super::plan::{Busy, CompactionPlan, JobClaim};
 use super::shortage::Shortage;
 use super::version::Version;
 use crate::options::Options;
+use std::sync::Arc;
 
 /// How the tables of a log-structured tree are organised. Nothing here does I/O, takes a lock or looks at a
 /// clock. What readers see does not depend on it: of all versions of a key the one with the largest sequence
@@ -48,6 +50,14 @@ pub(crate) trait CompactionPolicy: Send + Sync {
     /// The next step of those that bring deletions to what they delete, when nothing is due and space is short; `None`
     /// when no step is left that would change anything. Nothing else runs.
     fn reclaim(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan>;
+
+    /// Plans one compaction that merges deletions through all levels with the pairs they delete. Used when every single step of
+    /// [`reclaim`](Self::reclaim) failed for want of space. `None` if the policy has no such plan.
+    fn reclaim_through(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan>;
+
+    /// The compaction that takes the deletions of one table a step closer to what they delete, with the tables that must go along; it
+    /// drops them where nothing lies below. `None` when a running compaction is in the way. Repeated for its outputs, it ends.
+    fn relieve(&self, version: &Version, busy: &Busy, table: (usize, &Arc<FileMeta>)) -> Option<CompactionPlan>;
 
     /// Tables in level 0, as what slows and stops writers counts them.
     fn level0_tables(&self, version: &Version) -> usize;

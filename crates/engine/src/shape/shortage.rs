@@ -27,12 +27,12 @@ impl Shortage {
         file.newest_sequence <= self.oldest_view
     }
 
-    /// Whether there is space for a plan: for all its outputs, or for those of a part of it where it is done part by part.
+    /// Whether there is space for a plan: for all its outputs, or for those of its first piece if it is done in pieces.
     pub(crate) fn fits(&self, version: &Version, plan: &CompactionPlan) -> bool {
         let first_bytes = || {
             let largest = plan.overlapping.iter().map(|file| file.size_bytes).max().unwrap_or(0);
             let inputs: u64 = plan.inputs.iter().map(|file| file.size_bytes).sum();
-            largest + inputs / plan.overlapping.len().max(1) as u64
+            largest + plan.between_bytes() + inputs / plan.overlapping.len().max(1) as u64
         };
         plan.written_bytes_max() <= self.space_bytes
             || (plan.is_divisible(version) && first_bytes() <= self.space_bytes)

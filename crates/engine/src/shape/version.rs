@@ -2,7 +2,6 @@
 
 use super::file::FileMeta;
 use super::level::{Level, Prefixes, Run, find_in, runs};
-use crate::key;
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,7 +54,7 @@ impl Version {
     pub(crate) fn checked(levels: Vec<Vec<Arc<FileMeta>>>, disjoint_from: usize) -> Result<Self, (u64, u64)> {
         for level in levels.iter().skip(disjoint_from) {
             let mut files: Vec<&Arc<FileMeta>> = level.iter().collect();
-            files.sort_by(|a, b| key::compare(&a.smallest, &b.smallest));
+            files.sort_by(|a, b| a.smallest_user_key().cmp(b.smallest_user_key()));
             for pair in files.windows(2) {
                 if pair[0].largest_user_key() >= pair[1].smallest_user_key() {
                     return Err((pair[0].number, pair[1].number));

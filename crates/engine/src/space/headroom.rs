@@ -48,7 +48,7 @@ fn scaled(bytes: u64, numerator: u64, denominator: u64) -> u64 {
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }
 
-/// Once there is space for no other, deletions are worth a compaction when they delete one part in so many of a table.
+/// Least share of a table that deletions must delete to be compacted in the state full (1/16).
 const WORTH_WHEN_FULL_PART: u64 = 16;
 
 /// What is known of the space on the medium.
@@ -140,6 +140,14 @@ impl Headroom {
             (false, true) => Admission::DeletesOnly,
             (false, false) => Admission::Full,
         }
+    }
+
+    /// Returns true if a batch of deletes is accepted below [`Headroom::left_by_deletes_bytes`] because no job can free space. The
+    /// store keeps tables in bands, has a reserve for compactions, and has one band for the next log in addition to the bands of
+    /// flushes that are owed.
+    pub(crate) fn takes_deletes_at_last(&self) -> bool {
+        let left_bytes = self.owed_bytes.saturating_add(self.table_bytes);
+        self.is_in_tables && self.reserve_bytes >= self.table_bytes && self.available_bytes >= left_bytes
     }
 
     /// Some writes are refused.
@@ -237,6 +245,14 @@ mod tests {
         assert_eq!(bands(0, 1).compaction_bytes(), 2 * filled_bytes);
         assert!(Open.takes(true) && Open.takes(false) && !DeletesOnly.takes(true) && DeletesOnly.takes(false));
         assert!(!Full.takes(true) && !Full.takes(false));
+    }
+
+    #[test]
+    fn last_resort_deletes_leave_a_band_for_a_log() {
+        let taken = |available, owed| bands(available, owed).takes_deletes_at_last();
+        assert_eq!([taken(3, 1), taken(2, 1), taken(1, 1), taken(1, 0), taken(0, 0)], [true, true, false, true, false]);
+        assert!(!Headroom { reserve_bytes: 0, ..bands(2, 1) }.takes_deletes_at_last());
+        assert!(!Headroom { is_in_tables: false, ..bands(2, 1) }.takes_deletes_at_last());
     }
 
     /// Where the store has no reserve for compactions.

@@ -1,6 +1,7 @@
 //! Space on the medium: what is free, who may have it, and what is left for whom.
 //!
 //! - [`headroom`]: which writes are taken, and what compactions may write, as pure functions.
+//! - [`log_headroom`]: the same for a tree that keeps everything in its logs.
 //! - [`sizes`]: how large tables may be where there is little.
 //! - [`reservation`]: what running compactions were given.
 //! - [`shortfalls`]: which of them ran out of space.
@@ -8,11 +9,13 @@
 //! [`SpaceBudget`] has their state and asks the store.
 
 mod headroom;
+mod log_headroom;
 mod reservation;
 mod shortfalls;
 mod sizes;
 
 pub(crate) use headroom::{Admission, Headroom};
+pub(crate) use log_headroom::{LogHeadroom, LogWrite, Rewritten};
 pub(crate) use reservation::Reservation;
 pub(crate) use sizes::Sizes;
 
@@ -37,7 +40,7 @@ pub(crate) struct Unflushed {
     pub(crate) active_bytes: u64,
 }
 
-/// What is told by options, and what tables have besides.
+/// Sizes from the options, and fixed overheads of tables.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     sizes: Sizes,
@@ -102,6 +105,11 @@ impl SpaceBudget {
         self.files.space().ok()
     }
 
+    /// Asks the store to give back space that it holds without need. Whether it did: one that fails says so to the next write.
+    pub(crate) fn reclaim(&self) -> bool {
+        self.files.reclaim_space().unwrap_or(false)
+    }
+
     /// What is free of that, beside what running compactions were given but for `own_bytes` of it.
     pub(crate) fn headroom(&self, space: Space, version: &Version, unflushed: Unflushed, own_bytes: u64) -> Headroom {
         let preferred = self.files.properties().preferred_table_bytes;
@@ -152,7 +160,7 @@ impl SpaceBudget {
         self.is_short.store(admission != Admission::Open, Ordering::SeqCst);
     }
 
-    /// Nobody else counts on so many bytes of outputs until what is returned is dropped.
+    /// Reserves bytes for outputs until the returned reservation is dropped.
     pub(crate) fn reserve(&self, bytes: u64) -> Arc<Reservation> {
         Arc::new(Reservation::new(&self.reservations, bytes))
     }
@@ -177,14 +185,14 @@ impl SpaceBudget {
         self.remembered.lock().clone()
     }
 
-    /// How a plan would end with so many bytes, where that is known because it did before.
+    /// Returns the error with which a plan ended before, if it had at least this space.
     pub(crate) fn known_shortfall(&self, plan: &CompactionPlan, space_bytes: u64) -> Option<Error> {
         self.remembered.lock().shortfalls.error_of(plan, space_bytes).cloned()
     }
 
-    /// A compaction of these tables ran out of so many bytes.
-    pub(crate) fn note_shortfall(&self, inputs: Vec<u64>, space_bytes: u64, error: Error) {
-        Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(inputs, space_bytes, error);
+    /// Records a compaction (output level, input tables) that ran out of `space_bytes`.
+    pub(crate) fn note_shortfall(&self, plan: (usize, Vec<u64>), space_bytes: u64, error: Error) {
+        Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(plan, space_bytes, error);
     }
 
     /// What came of coalescing `inputs`: what did not help, or failed, is not tried again.

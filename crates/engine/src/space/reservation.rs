@@ -46,12 +46,12 @@ impl Reservation {
         self.given_bytes.saturating_sub(account.spent_bytes.saturating_sub(account.regained_bytes))
     }
 
-    /// A table has taken so many bytes.
+    /// Counts the bytes that a new table takes.
     pub(crate) fn spend(&self, bytes: u64) {
         self.change(|account| account.spent_bytes = account.spent_bytes.saturating_add(bytes));
     }
 
-    /// Tables were given up that had so many bytes: as much may be written once more, but no more than was given.
+    /// Counts the bytes of removed tables: they may be written once more, up to the original grant.
     pub(crate) fn regain(&self, bytes: u64) {
         self.change(|account| account.regained_bytes = account.regained_bytes.saturating_add(bytes));
     }

@@ -4,7 +4,7 @@ use super::headroom::{TABLE_BYTES_LIMIT_MIN, TABLE_PART};
 use crate::options::Options;
 use varve_store::FileStore;
 
-/// Space is looked at whenever writes of so many parts of a table have come.
+/// Interval between two checks of the free space, as a fraction of a table (1/8).
 const LOOK_PART: u64 = 8;
 
 /// Sizes on one medium, with some options.
@@ -29,11 +29,11 @@ impl Sizes {
             memtable_bytes: options.write_buffer_bytes(files.properties()).min(memtable_limit_bytes),
             table_bytes: options.target_file_size_base.min(limit_bytes),
             flushed_table_bytes: limit_bytes.saturating_add(limit_bytes / 4),
-            manifest_bytes_max: options.max_manifest_file_size.min(limit_bytes),
+            manifest_bytes_max: options.max_manifest_file_size.min(part_bytes(files)),
         }
     }
 
-    /// Space is looked at when so many bytes were written.
+    /// Bytes of writes between two checks of the free space.
     pub(crate) fn look_bytes(&self) -> u64 {
         self.memtable_bytes as u64 / LOOK_PART
     }
@@ -42,8 +42,13 @@ impl Sizes {
 /// Largest size of a table that the space of a medium allows for, where it does not like one size: compactions must be able
 /// to rewrite some of them in what writers leave.
 fn table_bytes_limit(files: &dyn FileStore) -> u64 {
-    match (files.properties().preferred_table_bytes, files.space()) {
-        (None, Ok(space)) => (space.total_bytes / TABLE_PART).max(TABLE_BYTES_LIMIT_MIN),
-        _ => u64::MAX,
+    match files.properties().preferred_table_bytes {
+        None => part_bytes(files),
+        Some(_) => u64::MAX,
     }
+}
+
+/// A 128th of a medium. A manifest that is larger takes space that a shorter one would leave to tables.
+fn part_bytes(files: &dyn FileStore) -> u64 {
+    files.space().map_or(u64::MAX, |space| (space.total_bytes / TABLE_PART).max(TABLE_BYTES_LIMIT_MIN))
 }

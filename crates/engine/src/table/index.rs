@@ -29,7 +29,7 @@ use std::cmp::Ordering;
 
 /// More than any compression here shrinks a block: Zstandard takes four bytes for 128 KiB of one byte. A fence is no longer
 /// than a key of its block, so this bounds what an index may expand to.
-const EXPANSION_MAX: u64 = 1 << 16;
+pub(super) const EXPANSION_MAX: u64 = 1 << 16;
 
 /// Collects fences while a table is built.
 #[derive(Default)]

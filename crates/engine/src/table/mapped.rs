@@ -1,8 +1,10 @@
 //! Blocks of a table whose file is mapped into memory: read where they lie, without a copy of them anywhere.
 //!
-//! Each block is checked when it is first read, and what it passed is noted; later reads trust the note, as they trust a
-//! cached block. They bear bytes of any kind all the same: whoever else writes the file changes what is read here. What
-//! cannot be had from the mapping, for whatever reason, is read from the file, which then says what is wrong.
+//! Mapped bytes are not a cached block: pages leave memory and are read again from the medium, and other processes can change
+//! them. So whoever verifies checksums verifies that of the block with every read. Only the order of its entries is checked once,
+//! with the first read: it follows from the checksum, and the note says so. Reads bear bytes of any kind all the same, because
+//! those who skip checksums see what the file holds. A block that cannot be had from the mapping, for whatever reason, is read
+//! from the file, which then says what is wrong.
 
 use super::reader::{Found, KeyOrder, ReadContext, Table};
 use crate::block::{BLOCK_TRAILER_BYTES, DataBlockBuffer, Layout, compression_number, split_block, verify_block};
@@ -160,7 +162,10 @@ impl Table {
             self.check_mapped(mapped, number, range.clone(), context)?;
         }
         self.env.charge(cost::BLOCK_SEARCH);
-        let answer = mapped.mapping.read(range, |stored| {
+        let answer = mapped.mapping.read(range.clone(), |stored| {
+            if !self.is_intact(range.start, stored, context) {
+                return Answer::Nonsense;
+            }
             let Some(contents) = stored.len().checked_sub(BLOCK_TRAILER_BYTES).map(|length| &stored[..length]) else {
                 return Answer::Nonsense;
             };
@@ -199,6 +204,16 @@ impl Table {
         Some(())
     }
 
+    /// Whether the checksum of a block is right, if the reader wants to know.
+    #[inline]
+    fn is_intact(&self, offset_bytes: u64, stored: &[u8], context: &ReadContext) -> bool {
+        if !context.verify_checksums {
+            return true;
+        }
+        self.env.charge(cost::of_bytes(cost::CHECKSUM_KIB, stored.len() as u64));
+        verify_block(stored, self.table_id, offset_bytes).is_ok()
+    }
+
     /// The layout of a block that passes all checks.
     fn check_stored(&self, number: usize, offset_bytes: u64, stored: &[u8], context: &ReadContext) -> Option<Layout> {
         let block_context = self.block_context(context.verify_checksums, context.order);
@@ -228,6 +243,9 @@ impl Table {
         let handle = self.index.handle(number);
         self.copy_stored(mapped, number, handle.range(), is_coming, copy)?;
         if mapped.has_passed(number, wanted(context)) {
+            if !self.is_intact(handle.offset_bytes, copy, context) {
+                return None;
+            }
             // The walk relies on the order of entries to end.
             return Layout::decode(copy.get(..copy.len().checked_sub(BLOCK_TRAILER_BYTES)?)?).ok();
         }

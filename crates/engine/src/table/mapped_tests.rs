@@ -203,6 +203,48 @@ fn bytes_that_change_after_they_were_verified_are_borne() {
     }
 }
 
+/// Reads once trusted a block for as long as its table was open: after a first read of everything, all damage was served.
+#[test]
+fn bytes_that_change_after_they_were_verified_are_found_by_every_read() {
+    for seed in 0..20 {
+        let mut random = Random::seeded(seed);
+        let entries = numbered_entries(600, 1 + random.index(150));
+        let place = Place::new(&build(&entries, &build_options()).0.bytes());
+        let table = place.mapped(&cache(0));
+        everything(&table, &entries, "as it was").expect("sound");
+        let flips = 1 + random.index(8);
+        let mut damaged = std::collections::BTreeSet::new();
+        for _ in 0..flips {
+            let at = random.below(table.index.data_end());
+            let path = place.directory.path().join("table");
+            let byte = std::fs::read(path).expect("read")[at as usize] ^ 1 << random.below(8);
+            std::os::unix::fs::FileExt::write_all_at(&place.file(), &[byte], at).expect("written");
+            damaged.extend((0..table.block_count()).find(|block| table.index.handle(*block).range().contains(&at)));
+        }
+        let mut errors = 0;
+        for entry in &entries {
+            let block = table.find_block(key::user_key(&entry.0), key::trailer(&entry.0));
+            match get(&table, key::user_key(&entry.0), 1) {
+                Ok(found) => {
+                    assert!(!damaged.contains(&block), "seed {seed}: block {block} is damaged");
+                    check_found(found, Some(entry), "beside damage");
+                }
+                Err(error) => {
+                    assert!(damaged.contains(&block) && error.kind() == ErrorKind::Corruption, "seed {seed}: {error}");
+                    errors += 1;
+                }
+            }
+        }
+        assert!(errors >= damaged.len(), "seed {seed}");
+        // Walks that go block by block, over blocks they know, meet the same.
+        let mut walk = table.iterator(walk_options(Readahead::growing(0)));
+        for block in 0..table.block_count() {
+            walk.seek_to_block(block);
+            assert_eq!(walk.status().is_err(), damaged.contains(&block), "seed {seed}: block {block}");
+        }
+    }
+}
+
 #[test]
 fn readers_on_many_threads_meet_a_cut() {
     let entries = numbered_entries(2000, 90);

@@ -4,6 +4,7 @@
 //! are described where the part is coded.
 
 mod builder;
+mod copied;
 mod filter;
 mod format;
 mod histogram;
@@ -17,6 +18,9 @@ mod prefix_search;
 mod properties;
 mod reader;
 mod record;
+mod salvage;
+#[cfg(test)]
+mod salvage_tests;
 mod table_cache;
 mod verify;
 
@@ -28,6 +32,7 @@ pub(crate) mod observed_file;
 pub(crate) mod tests;
 
 pub(crate) use builder::{TableBuildOptions, TableBuilder, TableSummary};
+pub(crate) use copied::CopiedTable;
 pub(crate) use filter::key_hash;
 pub(crate) use format::MAGIC;
 #[cfg(test)]
@@ -37,4 +42,5 @@ pub(crate) use identity::TableIdentity;
 pub(crate) use iterator::{Readahead, TableIterator, TableIteratorOptions};
 pub(crate) use reader::{Found, KeyOrder, Lookup, ReadContext, Table, TableReadOptions};
 pub(crate) use record::Record;
+pub(crate) use salvage::{LostKeys, SalvagedTable};
 pub(crate) use table_cache::{FileAccess, TableCache, TableHandle, TableRef};

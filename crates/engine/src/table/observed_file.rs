@@ -284,6 +284,10 @@ impl FileStore for SlowStore {
         Err(failure())
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     fn hint(&self, _: &Hint<'_>) {}
 
     fn counters(&self) -> Vec<(String, varve_media::Counters)> {

@@ -18,6 +18,7 @@ mod write_pace;
 
 pub(crate) use burst::Burst;
 pub(crate) use job_pace::JobPace;
+pub(crate) use rate_limiter::ChargedBytes;
 pub(crate) use stall::{Pressure, Stall};
 
 use crate::log::{LogBacklog, LogGate};
@@ -372,12 +373,20 @@ impl Throttle {
         }
     }
 
-    /// Returns when so many bytes more may be written by jobs, or when the throttle ends. A burst ends before that is waited for.
-    pub(crate) fn admit(&self, burst: &mut Burst, bytes: u64) {
-        if self.rate_limiter.is_limited() {
-            burst.end();
-            self.rate_limiter.admit(bytes);
-        }
+    /// Returns when a job may begin to write as far as the rate limit goes, or when the throttle ends.
+    pub(crate) fn begin_writing(&self) {
+        self.rate_limiter.begin();
+    }
+
+    /// A job has written `job_bytes` in all: returns when it may go on, or when the throttle ends. A burst ends before the job waits.
+    /// True if it may have waited.
+    pub(crate) fn admit(&self, burst: &mut Burst, charged: &mut ChargedBytes, job_bytes: u64) -> bool {
+        self.rate_limiter.admit(charged, job_bytes, || burst.end())
+    }
+
+    /// A job ended after it wrote `job_bytes`; those of failed jobs count.
+    pub(crate) fn settle(&self, charged: ChargedBytes, job_bytes: u64) {
+        self.rate_limiter.settle(charged, job_bytes);
     }
 
     /// As long as what is returned lives somebody waits for a job to end: jobs make haste.

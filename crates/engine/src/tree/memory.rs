@@ -3,7 +3,10 @@
 //! Everything is in one memtable, read at sequence numbers, and in a chain of logs ([`crate::log_chain`]) whose first begins with
 //! what was there when it was begun. A log that has grown to twice that is written anew, as are one that broke and those an
 //! opening found; on a full medium with the first write. A manifest says which log is the first. Data has to
-//! fit in memory; versions nobody sees any more are let go of when the log is written anew.
+//! fit in memory; versions nobody sees any more are let go of when the log is written anew. Writes leave the space that this
+//! takes ([`space`]).
+
+mod space;
 
 use super::Tree;
 use super::kinds::Kind;
@@ -20,11 +23,14 @@ use crate::memtable::MemTable;
 use crate::numbers::Numbers;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::{Options, TreeKind};
-use crate::repair::{self, Originals, Repair, RepairReport, no_tables};
+use crate::policy::tombstones;
+use crate::repair::{self, Method, Originals, Repair, RepairReport, no_tables};
+use crate::scans::{MemtableSteps, ScanTally};
 use crate::snapshot::{Snapshot, SnapshotList};
-use crate::statistics::{Counters, Statistics, Totals, WriteState};
+use crate::statistics::{Counters, Statistics, Totals};
 use crate::value::Value;
 use arc_swap::{ArcSwap, Guard};
+use space::{LogSpace, Look};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,12 +46,14 @@ pub(super) const KIND: Kind = Kind {
     open_read_only: |env, media, options| {
         Ok(Box::new(MemoryTree::open_read_only(env, &media.file_media(&options)?, &options)?))
     },
-    plan_repair: |_, media, options| repair::plan_repair(&media.file_media(options)?, NAME, &no_tables),
+    plan_repair: |_, media, options| {
+        repair::plan_repair(&media.file_media(options)?, NAME, Method::Rewrite, &no_tables)
+    },
     repair: |env, media, options, originals| repair(env, &media.file_media(&options)?, &options, originals),
 };
 
 fn repair(env: &Env, media: &FileMedia, options: &Options, originals: Originals) -> Result<RepairReport, Error> {
-    let mut repair = Repair::begin(media, originals, NAME, &no_tables)?;
+    let mut repair = Repair::begin(media, originals, NAME, Method::Rewrite, &no_tables)?;
     let fresh_from = repair.highest_number + 1;
     let media = repair.media.clone();
     let tree = MemoryTree::load(env, &media, options, |apply| repair.read_all(env, apply))?;
@@ -59,6 +67,7 @@ fn repair(env: &Env, media: &FileMedia, options: &Options, originals: Originals)
 struct Writer {
     head: CommitHead,
     rewrites: RewriteState,
+    look: Look,
     /// Why nothing is written any more.
     ended: Option<Error>,
     locks: Vec<Box<dyn StoreLock>>,
@@ -74,8 +83,11 @@ struct MemoryTree {
     group: WriteGroup,
     logs: LogChain,
     writer: Mutex<Writer>,
+    space: LogSpace,
     counters: Counters,
-    closed: AtomicBool,
+    /// Deletions that scans step over.
+    scans: Arc<MemtableSteps>,
+    closed: Arc<AtomicBool>,
 }
 
 impl MemoryTree {
@@ -86,14 +98,15 @@ impl MemoryTree {
         options: &Options,
         recover: impl FnOnce(ApplyBatch<'_>) -> Result<RecoveredLogs, Error>,
     ) -> Result<MemoryTree, Error> {
-        let entries = MemTable::new(NO_LOG, options.write_buffer_size, env.random("memtable").next_u64());
+        let entries =
+            MemTable::new(NO_LOG, options.write_buffer_size, env.random("memtable").next_u64()).counting_live();
         let found = recover(&mut |batch| {
             entries.apply(batch.iter(), batch.first_sequence);
             Ok(())
         })?;
         let rewrites = RewriteState::new(found.manifest, options.write_buffer_size as u64);
         let head = CommitHead::without_log(found.last_sequence);
-        let writer = Writer { head, rewrites, ended: None, locks: Vec::new() };
+        let writer = Writer { head, rewrites, look: Look::default(), ended: None, locks: Vec::new() };
         let snapshots = SnapshotList::new(found.last_sequence);
         Ok(MemoryTree {
             env: env.clone(),
@@ -101,11 +114,13 @@ impl MemoryTree {
             numbers: Numbers::new(env, found.database, found.next_file_number),
             entries: ArcSwap::from_pointee(entries),
             group: WriteGroup::new(env, &snapshots),
+            scans: MemtableSteps::new(snapshots.clone()),
             snapshots,
             logs: found.chain(env, media, options),
             writer: Mutex::new(env, "log", writer),
+            space: LogSpace::new(media, options),
             counters: Counters::after_recovery(found.dropped_bytes),
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
         })
     }
 
@@ -151,10 +166,17 @@ impl MemoryTree {
         let rewrite = self.rewrite(writer, &target)?;
         let Writer { head, rewrites, .. } = writer;
         head.last_sequence = rewrite.switch(files, &self.logs, &mut head.log, rewrites)?;
-        self.entries.store(Arc::new(self.entries.load().visible(self.snapshots.boundaries())));
+        self.drop_hidden();
         self.snapshots.publish(head.last_sequence);
         self.counters.compactions.fetch_add(1, Ordering::Relaxed);
+        self.note_rewritten(writer);
         Ok(())
+    }
+
+    /// Lets go of versions that no reader sees any more. All that was logged is in the memtable.
+    fn drop_hidden(&self) {
+        self.entries.store(Arc::new(self.entries.load().visible(self.snapshots.boundaries())));
+        self.scans.reset();
     }
 
     fn needed(&self, writer: &Writer) -> Needed {
@@ -178,6 +200,13 @@ impl Committer for MemoryTree {
                 writer.rewrites.postpone();
             }
         }
+        if !self.find_space(writer, group)? {
+            return Ok(Commit::Yields);
+        }
+        if tombstones::is_flush_due(self.scans.steps(), self.entries.load().entries()) {
+            self.group.settle(writer.head.last_sequence)?;
+            self.drop_hidden();
+        }
         let logged = writer.head.write_log(&self.env, &self.logs, &self.counters, group);
         let logged = logged.map_err(|failure| failure.end(&mut writer.ended))?;
         writer.rewrites.note_written(group.bytes);
@@ -190,7 +219,7 @@ impl Committer for MemoryTree {
     }
 
     fn is_short_of_space(&self) -> bool {
-        false
+        self.space.is_short()
     }
 
     fn delete_waits(&self) {}
@@ -232,7 +261,8 @@ impl Tree for MemoryTree {
         self.counters.iterators.fetch_add(1, Ordering::Relaxed);
         self.env.charge(cost::ITERATOR);
         let (entries, sequence) = self.snapshots.view(&self.entries, options.snapshot);
-        Ok(DbIterator::of_memtable(Guard::into_inner(entries), sequence, options))
+        let walk = DbIterator::of_memtable(Guard::into_inner(entries), sequence, options);
+        Ok(walk.of_tree(self.closed.clone(), Some(ScanTally::new(self.scans.clone()))))
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -248,7 +278,7 @@ impl Tree for MemoryTree {
     }
 
     fn wait_idle(&self) -> Result<(), Error> {
-        Ok(())
+        self.relieve(&mut self.writer.lock())
     }
 
     fn checkpoint(&self, target: &dyn FileStore) -> Result<(), Error> {
@@ -260,12 +290,12 @@ impl Tree for MemoryTree {
     }
 
     fn statistics(&self) -> Statistics {
-        let is_poisoned = matches!(self.writer.lock().ended, Some(Error::Poisoned { .. }));
-        let write_state = if is_poisoned { WriteState::Poisoned } else { WriteState::Open };
+        let (write_state, space) = self.write_state(&self.writer.lock());
         let memtable_bytes = self.entries.load().reserved_bytes() as u64;
-        let of_any_tree =
+        let mut of_any_tree =
             Statistics::of_any_tree(&self.counters, (self.logs.counters(), self.logs.gate()), &self.snapshots);
-        Statistics { write_state, memtable_bytes, ..of_any_tree }
+        of_any_tree.counters.scan_skipped_entries = self.scans.skipped_entries();
+        Statistics { write_state, space, memtable_bytes, ..of_any_tree }
     }
 
     fn totals(&self) -> Option<Totals> {
@@ -274,7 +304,7 @@ impl Tree for MemoryTree {
 
     fn property(&self, name: &str) -> Option<String> {
         if name == "varve.estimate-num-keys" {
-            return Some(self.entries.load().estimated_keys().to_string());
+            return self.entries.load().live().map(|(keys, _)| keys.to_string());
         }
         self.statistics().property(name)
     }

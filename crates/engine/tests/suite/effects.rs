@@ -4,9 +4,14 @@ use std::time::Duration;
 use varve_env::Random;
 use varve_media::{Fault, FaultEffect, FaultError, FaultPlan, FaultTrigger, IoClass, Operation};
 
+/// How long after it dropped unsynced writes a sync returns its error.
+const LATE: Duration = Duration::from_millis(2);
+
 /// What can go wrong with a call of this operation, and is said.
 pub(crate) fn effects(operation: Operation) -> Vec<FaultEffect> {
-    use FaultEffect::{Fail, FailAfter, FailDroppingUnsynced, FailPartly, FlipBits, ShortRead};
+    use FaultEffect::{
+        Fail, FailAfter, FailDroppingUnsynced, FailLateDroppingUnsynced, FailPartly, FlipBits, ShortRead,
+    };
     let mut effects = vec![Fail(FaultError::Io)];
     match operation {
         Operation::Read => effects.extend([Fail(FaultError::Unreadable), ShortRead, FlipBits(3)]),
@@ -17,7 +22,11 @@ pub(crate) fn effects(operation: Operation) -> Vec<FaultEffect> {
             FailPartly(FaultError::NoSpace),
             Fail(FaultError::ReadOnly),
         ]),
-        Operation::Sync => effects.extend([FailAfter(FaultError::Io), FailDroppingUnsynced(FaultError::Io)]),
+        Operation::Sync => effects.extend([
+            FailAfter(FaultError::Io),
+            FailDroppingUnsynced(FaultError::Io),
+            FailLateDroppingUnsynced(LATE, FaultError::Io),
+        ]),
         Operation::Lock => {}
         Operation::List => {}
         _ => effects.extend([Fail(FaultError::NoSpace), FailAfter(FaultError::Io)]),
@@ -85,5 +94,5 @@ pub(crate) fn draw_plan(random: &mut Random) -> FaultPlan {
 
 /// Whether what was not synced may go when this plan strikes.
 pub(crate) fn drops_unsynced(plan: &FaultPlan) -> bool {
-    plan.faults.iter().any(|fault| matches!(fault.effect, FaultEffect::FailDroppingUnsynced(_)))
+    plan.faults.iter().any(|fault| fault.effect.drops_unsynced())
 }

@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_engine::Media;
 use varve_env::{Env, Random};
 use varve_media::{
-    BlockDevice, Capabilities, Counters, CrashDevice, CrashVariant, Device, DeviceCrashState, Directory,
-    DirectoryCrashState, FaultDevice, FaultDirectory, FaultInjector, Geometry, IoClass, IoContext, MediaError,
-    MemoryDirectory, Operation, OverlayDevice, PersistencePoint, Request, ZoneControl, ZoneDescription, ZoneId,
+    CrashGroup, CrashVariant, Device, Directory, DirectoryCrashState, FaultDevice, FaultDirectory, FaultInjector,
+    GroupCrashState, IoClass, IoContext, MemoryDirectory, Operation, OverlayDevice, PersistencePoint,
 };
 use varve_store::conformance::{Fixture, FixturePolicies, Ground, STORES};
 use varve_store::{AllocationName, CreateOptions, FileKind, FileStore, OpenOptions, RewriteName, StoreError};
@@ -199,30 +198,28 @@ impl Kind {
     }
 }
 
-/// What a power cut at one moment could leave.
+/// The media of a database at one moment: what a power cut could leave of them. Several media lose power together.
 #[derive(Clone)]
 pub(crate) enum CrashState {
-    Directory(Kind, DirectoryCrashState),
-    Device(Kind, DeviceCrashState),
-    /// Media that lose power together.
-    Several(Vec<CrashState>),
+    Directories(Kind, Vec<DirectoryCrashState>),
+    Devices(Kind, GroupCrashState),
 }
 
 impl CrashState {
-    /// What one power cut left. Of several media an odd seed lets each meet a fate of its own.
+    /// One image of the media. With an odd seed each of several media meets a fate of its own.
     pub(crate) fn image(&self, variant: CrashVariant, seed: u64) -> Image {
-        match self {
-            CrashState::Directory(kind, state) => Image::Directory(*kind, state.image(variant, seed)),
-            CrashState::Device(kind, state) => Image::Device(*kind, state.image(variant, seed)),
-            CrashState::Several(states) => {
-                let own = |index: u64| match index {
-                    0 => variant,
-                    _ if seed.is_multiple_of(2) => variant,
-                    _ => CrashVariant::OF_DEVICES[((seed / 2 + index) % 7) as usize],
-                };
-                Image::Several((0..).zip(states).map(|(index, state)| state.image(own(index), seed + index)).collect())
+        let mut parts: Vec<Image> = match self {
+            CrashState::Directories(kind, states) => {
+                let fates = CrashVariant::fates(variant, states.len(), seed);
+                let parts = states.iter().zip(fates).zip(seed..);
+                parts.map(|((state, fate), seed)| Image::Directory(*kind, state.image(fate, seed))).collect()
             }
-        }
+            CrashState::Devices(kind, state) => {
+                let fates = CrashVariant::fates(variant, state.members(), seed);
+                state.images(&fates, seed).into_iter().map(|device| Image::Device(*kind, device)).collect()
+            }
+        };
+        if parts.len() == 1 { parts.remove(0) } else { Image::Several(parts) }
     }
 }
 
@@ -266,49 +263,68 @@ impl Recorder {
     }
 }
 
-/// A medium that tells its persistence points.
-#[derive(Clone)]
+/// The media of a database under crash layers.
 enum Watched {
-    Directory(Kind, MemoryDirectory),
-    Device(Kind, CrashDevice),
+    Directories(Kind, Vec<MemoryDirectory>),
+    Devices(Kind, CrashGroup),
 }
 
 impl Watched {
     fn capture(&self) -> CrashState {
         match self {
-            Watched::Directory(kind, directory) => CrashState::Directory(*kind, directory.capture()),
-            Watched::Device(kind, device) => CrashState::Device(*kind, device.capture()),
+            Watched::Directories(kind, directories) => {
+                CrashState::Directories(*kind, directories.iter().map(MemoryDirectory::capture).collect())
+            }
+            Watched::Devices(kind, group) => CrashState::Devices(*kind, group.capture()),
         }
     }
 
     fn persistence_points(&self) -> u64 {
         match self {
-            Watched::Directory(_, directory) => directory.persistence_points(),
-            Watched::Device(_, device) => device.persistence_points(),
+            Watched::Directories(_, directories) => directories.iter().map(MemoryDirectory::persistence_points).sum(),
+            Watched::Devices(_, group) => group.persistence_points(),
         }
     }
 
-    /// Calls `seen` at the points of which `recorder` wants to know.
-    fn watch(
-        &self,
-        recorder: Option<Arc<Recorder>>,
-        mut seen: impl FnMut(u64, CrashState, Operation, String) + Send + 'static,
-    ) {
-        fn note<S>(point: &PersistencePoint<'_, S>) -> String {
-            format!("{point:?}")
+    /// Sends the points that `recorder` asks for to it.
+    fn watch(&self, recorder: &Arc<Recorder>) {
+        fn note<S>(members: usize, member: usize, point: &PersistencePoint<'_, S>) -> String {
+            if members == 1 { format!("{point:?}") } else { format!("medium {member} {point:?}") }
         }
-        let tag = move || recorder.as_ref().and_then(|recorder| recorder.tag());
-        match *self {
-            Watched::Directory(kind, ref directory) => directory.on_persistence_point(move |point| {
-                if let Some(tag) = tag() {
-                    seen(tag, CrashState::Directory(kind, point.capture()), point.operation, note(point));
+        match self {
+            Watched::Directories(kind, directories) => {
+                for (member, directory) in directories.iter().enumerate() {
+                    let (kind, recorder, all) = (*kind, recorder.clone(), directories.clone());
+                    directory.on_persistence_point(move |point| {
+                        let Some(tag) = recorder.tag() else { return };
+                        let of = |(other, directory): (usize, &MemoryDirectory)| match other == member {
+                            true => point.capture(),
+                            false => directory.capture(),
+                        };
+                        let states = all.iter().enumerate().map(of).collect();
+                        let state = CrashState::Directories(kind, states);
+                        recorder.record(tag, state, point.operation, note(all.len(), member, point));
+                    });
                 }
-            }),
-            Watched::Device(kind, ref device) => device.on_persistence_point(move |point| {
-                if let Some(tag) = tag() {
-                    seen(tag, CrashState::Device(kind, point.capture()), point.operation, note(point));
-                }
-            }),
+            }
+            Watched::Devices(kind, group) => {
+                let (kind, recorder, members) = (*kind, recorder.clone(), group.devices().len());
+                group.on_persistence_point(move |member, point, capture| {
+                    let Some(tag) = recorder.tag() else { return };
+                    let state = CrashState::Devices(kind, capture());
+                    recorder.record(tag, state, point.operation, note(members, member, point));
+                });
+            }
+        }
+    }
+
+    fn stop_watching(&self) {
+        match self {
+            // Observers of several directories hold each other.
+            Watched::Directories(_, directories) => {
+                directories.iter().for_each(|directory| directory.on_persistence_point(|_| {}));
+            }
+            Watched::Devices(_, group) => group.stop_observing(),
         }
     }
 }
@@ -317,93 +333,25 @@ impl Watched {
 pub(crate) struct Observation {
     /// The media to work on.
     pub(crate) image: Image,
-    watched: Vec<Watched>,
+    watched: Watched,
     passed_before: u64,
 }
 
 impl Observation {
     /// The crash state of all media now.
     pub(crate) fn capture(&self) -> CrashState {
-        let mut states: Vec<CrashState> = self.watched.iter().map(Watched::capture).collect();
-        if states.len() == 1 { states.remove(0) } else { CrashState::Several(states) }
+        self.watched.capture()
     }
 
-    /// Persistence points passed since the observation began, as the media themselves counted them.
+    /// Persistence points passed since the observation began, as counted by the media.
     pub(crate) fn points(&self) -> u64 {
-        self.watched.iter().map(Watched::persistence_points).sum::<u64>() - self.passed_before
+        self.watched.persistence_points() - self.passed_before
     }
 }
 
 impl Drop for Observation {
     fn drop(&mut self) {
-        // Observers of several media hold each other.
-        self.watched.iter().for_each(|watched| watched.watch(None, |_, _, _, _| {}));
-    }
-}
-
-/// Lets one request or zone command at a time through to any of several devices, so that a joint crash state can be
-/// had at each.
-struct OneAtATime<T: ?Sized> {
-    turn: Arc<varve_env::Mutex<()>>,
-    inner: Arc<T>,
-}
-
-impl BlockDevice for OneAtATime<dyn BlockDevice> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
-
-    fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.execute(requests, context)
-    }
-
-    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.sync(context)
-    }
-
-    fn counters(&self) -> Counters {
-        self.inner.counters()
-    }
-}
-
-impl ZoneControl for OneAtATime<dyn ZoneControl> {
-    fn report(&self, first: ZoneId, count: u32, context: &IoContext) -> Result<Vec<ZoneDescription>, MediaError> {
-        self.inner.report(first, count, context)
-    }
-
-    fn open(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.open(zone, context)
-    }
-
-    fn close(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.close(zone, context)
-    }
-
-    fn finish(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.finish(zone, context)
-    }
-
-    fn reset(&self, zone: ZoneId, context: &IoContext) -> Result<(), MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.reset(zone, context)
-    }
-
-    fn append(&self, zone: ZoneId, data: &[u8], context: &IoContext) -> Result<u64, MediaError> {
-        let _turn = self.turn.lock();
-        self.inner.append(zone, data, context)
+        self.watched.stop_watching();
     }
 }
 
@@ -531,50 +479,32 @@ impl Image {
     /// captured together at each point of any of them.
     pub(crate) fn observed(&self, env: &Env, recorder: &Arc<Recorder>) -> Observation {
         let parts: &[Image] = if let Image::Several(parts) = self { parts } else { std::slice::from_ref(self) };
-        let together = parts.len() > 1;
-        let turn = together.then(|| Arc::new(varve_env::Mutex::new(env, "devices that crash together", ())));
-        let (mut images, mut watched) = (Vec::new(), Vec::new());
+        let (mut directories, mut devices, mut kind) = (Vec::new(), Vec::new(), None);
         for part in parts {
             match part {
-                Image::Directory(kind, directory) => {
-                    watched.push(Watched::Directory(*kind, directory.clone()));
-                    images.push(part.clone());
+                Image::Directory(of, directory) => {
+                    directories.push(directory.clone());
+                    kind = Some(*of);
                 }
-                Image::Device(kind, device) => {
-                    let crash = CrashDevice::new(env, device).expect("crash layer");
-                    let mut device = crash.device();
-                    if let Some(turn) = &turn {
-                        device.block = Arc::new(OneAtATime { turn: turn.clone(), inner: device.block });
-                        device.zones = device.zones.map(|inner| -> Arc<dyn ZoneControl> {
-                            Arc::new(OneAtATime { turn: turn.clone(), inner })
-                        });
-                    }
-                    watched.push(Watched::Device(*kind, crash));
-                    images.push(Image::Device(*kind, device));
+                Image::Device(of, device) => {
+                    devices.push(device.clone());
+                    kind = Some(*of);
                 }
                 Image::Several(_) => panic!("media of media"),
             }
         }
-        for (place, one) in watched.iter().enumerate() {
-            let (all, recorder) = (watched.clone(), recorder.clone());
-            // Alone, it must not hold itself.
-            let others = if together { all } else { Vec::new() };
-            one.watch(Some(recorder.clone()), move |tag, state, operation, note| {
-                let joint = |(other, watched): (usize, &Watched)| match other == place {
-                    true => state.clone(),
-                    false => watched.capture(),
-                };
-                let (state, note) = match others.is_empty() {
-                    true => (state.clone(), note),
-                    false => (
-                        CrashState::Several(others.iter().enumerate().map(joint).collect()),
-                        format!("medium {place} {note}"),
-                    ),
-                };
-                recorder.record(tag, state, operation, note);
-            });
-        }
-        let passed_before = watched.iter().map(Watched::persistence_points).sum();
+        assert!(directories.is_empty() || devices.is_empty(), "directories and devices do not lose power together yet");
+        let kind = kind.expect("a medium");
+        let (mut images, watched): (Vec<Image>, Watched) = if devices.is_empty() {
+            let images = directories.iter().map(|directory| Image::Directory(kind, directory.clone())).collect();
+            (images, Watched::Directories(kind, directories))
+        } else {
+            let group = CrashGroup::new(env, &devices).expect("crash layer");
+            let images = group.devices().into_iter().map(|device| Image::Device(kind, device)).collect();
+            (images, Watched::Devices(kind, group))
+        };
+        watched.watch(recorder);
+        let passed_before = watched.persistence_points();
         let image = if images.len() == 1 { images.remove(0) } else { Image::Several(images) };
         Observation { image, watched, passed_before }
     }

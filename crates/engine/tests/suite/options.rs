@@ -1,5 +1,6 @@
 //! Option sets drawn from seeds.
 
+use crate::trees::fixture;
 use varve_engine::{CompactionPriority, Compression, Options, TreeKind};
 use varve_env::Random;
 
@@ -58,7 +59,7 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     };
     let level0_score_by_bytes = random.chance(1, 3);
     let merged = [1, 1, 2, options.max_write_buffer_number - 1][random.index(4)];
-    let flush_key_ranges = random.chance(1, 2) && tree == TreeKind::TwoLevel;
+    let flush_key_ranges = random.chance(1, 2) && fixture(tree).has_ranges_and_pieces;
     let merged = if flush_key_ranges { 1 } else { merged.min(options.max_write_buffer_number - 1) };
     let compact_in_pieces = random.chance(1, 2);
     Options {

@@ -135,6 +135,10 @@ impl FileStore for WatchedStore {
         self.inner.space()
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        self.inner.reclaim_space()
+    }
+
     fn hint(&self, hint: &Hint<'_>) {
         if let Some(watch) = &self.watch_hint {
             watch(hint);

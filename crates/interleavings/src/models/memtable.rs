@@ -111,7 +111,9 @@ fn two_insert_one_reads(seed: u64) {
         .zip(1..)
         .map(|(key, sequence)| {
             let list = list.clone();
-            thread::spawn(move || list.insert(key, sequence, PUT, key))
+            thread::spawn(move || {
+                list.insert(key, sequence, PUT, key);
+            })
         })
         .collect();
     let first = walk(&list);

@@ -90,7 +90,7 @@ impl Bench {
     fn missing_load(&self, target: &Arc<dyn Target>, workload: WorkloadName) -> Result<Option<WorkloadName>, LabError> {
         let failed = |operation| {
             let target = target.name().to_owned();
-            move |source| LabError::Target { target, operation, source }
+            move |error| LabError::Target { target, operation, error }
         };
         let mut key = Vec::new();
         let load = match workload {

@@ -115,7 +115,7 @@ pub fn measure_amplification(
     let mut rows = Vec::new();
     for full_bytes in SIZES {
         let target = open()?;
-        let failed = |source| LabError::Target { target: scheme.to_owned(), operation: "amplification", source };
+        let failed = |error| LabError::Target { target: scheme.to_owned(), operation: "amplification", error };
         let mut load = Load::new(target, scale, full_bytes, seed)?;
         for (metric, value) in load.measure().map_err(failed)? {
             rows.push(Row::new(scheme, format!("{}: {metric}", format_bytes(full_bytes)), "1", value));

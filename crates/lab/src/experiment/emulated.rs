@@ -36,10 +36,10 @@ pub(super) fn reopen_varve(
 }
 
 fn open_with(builder: DatabaseBuilder, spec: &str) -> Result<VarveTarget, LabError> {
-    builder.open_spec(&parse(spec)?).map(VarveTarget::of).map_err(|source| LabError::Target {
+    builder.open_spec(&parse(spec)?).map(VarveTarget::of).map_err(|error| LabError::Target {
         target: spec.to_owned(),
         operation: "open",
-        source: source.into(),
+        error: error.into(),
     })
 }
 

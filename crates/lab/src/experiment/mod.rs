@@ -26,6 +26,7 @@ pub use shared_results::SharedResults;
 pub use smrdb::measure_beside;
 
 use crate::error::LabError;
+use crate::replay::TraceFormat;
 use crate::report::{Align, Report, Table};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -61,6 +62,10 @@ pub struct Settings {
     pub seed: u64,
     /// Directory with traces and measured curves, for the experiments that compare with them.
     pub traces: Option<PathBuf>,
+    /// Format of the traces, for the experiments that replay them; unset is detected by their lines.
+    pub trace_format: Option<TraceFormat>,
+    /// Leave out malformed lines of traces, and report them.
+    pub skips_malformed: bool,
     /// Verify every value read, where the experiment reads.
     pub verify: bool,
     /// What is to be said meanwhile.
@@ -76,6 +81,8 @@ impl Default for Settings {
             scale: None,
             seed: 1,
             traces: None,
+            trace_format: None,
+            skips_malformed: false,
             verify: false,
             progress: Arc::new(Silent),
             shared: SharedResults::default(),
@@ -102,6 +109,13 @@ pub(crate) struct Run<'a> {
     pub(crate) experiment: &'a Experiment,
     pub(crate) scale: Scale,
     pub(crate) settings: &'a Settings,
+}
+
+impl Experiment {
+    /// Reads traces in the format of [`Settings::trace_format`].
+    pub fn replays_traces(&self) -> bool {
+        self.id == "idler/traces"
+    }
 }
 
 impl Run<'_> {

@@ -82,6 +82,13 @@ pub(super) struct Frame {
     pub(super) rewrites: String,
 }
 
+/// The moment before the first frame: nothing was stored yet, so it is no picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begin {
+    pub(super) operations: u64,
+    pub(super) counters: Vec<u64>,
+}
+
 /// What one store held at a number of moments, as differences from one to the next.
 ///
 /// A film of 50,000 tracks and 100 frames takes about a megabyte.
@@ -92,6 +99,8 @@ pub struct Film {
     pub(super) rows: Vec<Row>,
     pub(super) counters: Vec<FilmCounter>,
     pub(super) states: Vec<CellState>,
+    /// Counters before the first frame.
+    pub(super) begin: Option<Begin>,
     pub(super) frames: Vec<Frame>,
     /// State of each cell in the last frame, row by row.
     pub(super) last: Vec<u32>,
@@ -170,7 +179,11 @@ impl Recorder {
                     let pieces = of_row.iter().map(|(number, _)| *number).collect();
                     let name = match first.devices.as_slice() {
                         [_] => row.part.to_owned(),
-                        devices => format!("{} of {}", row.part, devices[usize::from(device)].name),
+                        devices => {
+                            let name = devices[usize::from(device)].name.as_str();
+                            // Without the options of its spec.
+                            format!("{} of {}", row.part, name.split('?').next().unwrap_or(name))
+                        }
                     };
                     drawn.push(Row { name, device, shift_half_cells: row.shift_half_cells, pieces });
                 }
@@ -195,6 +208,7 @@ impl Recorder {
             rows: drawn,
             counters,
             states: vec![free.clone()],
+            begin: None,
             frames: Vec::new(),
             last: vec![0; cells.len()],
             last_rewritten: vec![false; cells.len()],
@@ -209,7 +223,7 @@ impl Recorder {
         })
     }
 
-    /// Adds a frame.
+    /// Adds a frame. The first moment is the begin of the film: it is no frame, and frames count from it.
     pub fn record(&mut self, moment: &Moment<'_>) {
         let Moment { occupancy, nanos, overlaps, .. } = *moment;
         self.film.has_overlaps |= overlaps.is_some();
@@ -231,7 +245,8 @@ impl Recorder {
                 let state = CellState {
                     usage: piece.usage,
                     level: file.and_then(|file| file.level),
-                    born: self.nanos.partition_point(|&frame| frame < written) as u32,
+                    // The first time is that of the begin.
+                    born: (self.nanos.partition_point(|&time| time < written) as u32).saturating_sub(1),
                     overlap: overlap.map_or(0, |&tables| u8::try_from(tables).unwrap_or(u8::MAX)),
                     live_eighths,
                     file: file.map(|file| file.name.clone()).unwrap_or_default(),
@@ -246,8 +261,15 @@ impl Recorder {
             rewritten[cell] = piece.rewrites.saturating_sub(self.rewrites[cell]);
             self.rewrites[cell] = piece.rewrites;
         }
+        if self.film.begin.is_none() {
+            self.film.begin = Some(Begin { operations: moment.operations, counters: moment.counters.to_vec() });
+            self.film.last = states;
+            return;
+        }
+        // The first frame shows all there is.
+        let former = if self.film.frames.is_empty() { vec![0; states.len()] } else { self.film.last.clone() };
         let (mut changes, mut rewrites) = (String::new(), String::new());
-        let changed = self.film.last.iter().zip(&states).map(|(&before, &after)| (before != after).then_some(after));
+        let changed = former.iter().zip(&states).map(|(&before, &after)| (before != after).then_some(after));
         let mut before = 0;
         append_runs(changed, &mut changes, |state, text| {
             numbers::append_signed(i64::from(state) - before, text);
@@ -338,6 +360,9 @@ impl Film {
             "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
             "usages": usages,
             "counters": self.counters.iter().map(counter).collect::<Vec<_>>(),
+            "begin": self.begin.as_ref().map(|begin| serde_json::json!({
+                "operations": begin.operations, "nanos": 0, "counters": begin.counters,
+            })),
             "states": {
                 "usage": self.states.iter().map(|state| usage(state).to_string()).collect::<String>(),
                 "level": self.states.iter().map(level).collect::<String>(),
@@ -455,9 +480,10 @@ pub(super) mod tests {
         for seed in 0..5 {
             let (film, seen) = film_of(seed, "a", 301, 12);
             let decoded = decode(&film);
-            assert_eq!(decoded.len(), seen.len());
+            assert_eq!(decoded.len() + 1, seen.len(), "the begin is no frame");
+            assert!(decoded[0].0.iter().any(|&state| state != 0), "the first frame shows something");
             let mut before: Vec<u32> = vec![0; 301];
-            for (number, ((cells, rewrites), disk)) in decoded.iter().zip(&seen).enumerate() {
+            for (number, ((cells, rewrites), disk)) in decoded.iter().zip(&seen[1..]).enumerate() {
                 let rows = film.rows.iter().flat_map(|row| &row.pieces);
                 for (cell, &piece) in rows.enumerate() {
                     let piece = &disk.pieces[piece as usize];
@@ -468,7 +494,7 @@ pub(super) mod tests {
                         assert_eq!((state.level, &state.file), (file.level, &file.name));
                         let written = file.written_nanos.unwrap();
                         // Written in the interval that the frame of its birth ends.
-                        let born = 5_000 + u64::from(state.born) * 1_000;
+                        let born = 6_000 + u64::from(state.born) * 1_000;
                         assert!(written <= born && written + 1_000 > born, "{written}, {born}");
                     }
                     assert_eq!(rewrites[cell], u64::from(piece.rewrites - before[cell]), "seed {seed}, frame {number}");

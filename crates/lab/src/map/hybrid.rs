@@ -91,6 +91,7 @@ mod tests {
         let first = map.draw().unwrap();
         let second = map.draw().unwrap();
         assert!(first.html == second.html && first.svg == second.svg);
+        super::super::loads::tests::check(&first);
         well_formed::check(&first.svg).unwrap();
         let counter = |film: usize, wanted: &str| {
             let counters = &first.summaries[film].counters;

@@ -116,6 +116,7 @@ mod tests {
         let first = map.draw().unwrap();
         let second = map.draw().unwrap();
         assert!(first.html == second.html && first.svg == second.svg);
+        super::super::loads::tests::check(&first);
         let names: Vec<&str> = first.summaries.iter().map(|summary| summary.name.as_str()).collect();
         assert_eq!(names, ["sequential, merged rewrites", "compaction-aware, merged rewrites"]);
         for summary in &first.summaries {

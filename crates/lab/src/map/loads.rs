@@ -102,3 +102,31 @@ pub(super) fn in_pairs<L: Clone + Send + 'static, F: Send + 'static>(
     }
     Ok(films)
 }
+
+/// What tests ask of every map.
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::lettering::tests::check_texts;
+    use super::super::{numbers, well_formed};
+    use super::*;
+
+    /// Checks that captions can be read, and that every film begins with a frame in which there is a table.
+    pub(crate) fn check(map: &DrawnMap) {
+        well_formed::check(&map.svg).unwrap();
+        check_texts(&map.svg);
+        let data = map.html.split_once("id=\"films-data\">").unwrap().1.split_once("</script>").unwrap().0;
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        for film in data["films"].as_array().unwrap() {
+            let usages = film["states"]["usage"].as_str().unwrap().as_bytes();
+            let first = &film["frames"][0];
+            assert!(first["operations"].as_u64() > film["begin"]["operations"].as_u64(), "{first}");
+            let runs = numbers::read(first["changes"].as_str().unwrap()).unwrap();
+            let states = runs.chunks(3).scan(0, |state, run| {
+                *state += numbers::signed(run[2]);
+                Some(*state as usize)
+            });
+            let tables = states.filter(|&state| usages[state] == b'1').count();
+            assert!(tables > 0, "no table in the first frame of {}", film["name"]);
+        }
+    }
+}

@@ -9,6 +9,7 @@ mod film;
 mod hybrid;
 mod idler;
 mod imr;
+mod lettering;
 mod loads;
 mod numbers;
 mod page;

@@ -93,6 +93,7 @@ mod tests {
         let first = map.draw().unwrap();
         let second = map.draw().unwrap();
         assert!(first.html == second.html && first.svg == second.svg);
+        super::super::loads::tests::check(&first);
         well_formed::check(&first.svg).unwrap();
         assert!(first.svg.contains("SMRDB-SOC, by age") && first.svg.contains("SMRDB-LOC, by overlap"));
         for summary in &first.summaries {

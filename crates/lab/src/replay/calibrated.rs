@@ -37,6 +37,8 @@ pub struct Calibrated {
     pub rewritten_percent: u64,
     /// Writes that are written over again.
     pub rewritten_among: u64,
+    /// Requests go to the zones by Zipf's law with exponent 1, instead of to each as often. A guess.
+    pub zipfian_zones: bool,
     /// Everything random follows from it.
     pub seed: u64,
 }
@@ -104,6 +106,12 @@ impl Calibrated {
         let mut recent: Vec<(u64, u64)> = Vec::new();
         let mut oldest = 0;
         let window_nanos = self.window_seconds * 1_000_000_000;
+        // Sums of the weights of the zones so far.
+        let weights = (1..=zones.len()).scan(0.0, |sum, rank| {
+            *sum += 1.0 / rank as f64;
+            Some(*sum)
+        });
+        let sums: Vec<f64> = if self.zipfian_zones { weights.collect() } else { Vec::new() };
         for (number, count) in self.windows(&mut random).into_iter().enumerate() {
             let begin = number as u64 * window_nanos;
             let mut arrivals = Vec::with_capacity(count as usize);
@@ -121,7 +129,13 @@ impl Calibrated {
             arrivals.sort_unstable();
             for arrival_nanos in arrivals {
                 let is_write = random.below(10_000) < self.write_basis_points;
-                let zone = zones[random.index(zones.len())];
+                let zone = match sums.last() {
+                    Some(total) => {
+                        let drawn = random.unit_f64() * total;
+                        zones[sums.partition_point(|sum| *sum <= drawn).min(zones.len() - 1)]
+                    }
+                    None => zones[random.index(zones.len())],
+                };
                 let length = match is_write {
                     true if random.below(10_000) < large_share => LARGE_BYTES,
                     true => SMALL_BYTES,
@@ -189,6 +203,7 @@ mod tests {
             sequential_read_percent: 60,
             rewritten_percent: 0,
             rewritten_among: 0,
+            zipfian_zones: false,
             seed: 1,
         }
     }

@@ -3,8 +3,11 @@
 use super::open_loop::replay_open_loop;
 use super::options::{Pace, ReplayOptions, Speed};
 use super::request::BlockRequest;
+use super::submitter::replay_submitter;
+use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, Unrestrained};
 use crate::error::LabError;
-use crate::media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
+use crate::media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError, Request};
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 use varve::env::{Env, Instant};
@@ -31,6 +34,11 @@ pub struct Replayed {
 }
 
 impl Replayed {
+    fn of(responses: Vec<Response>) -> Replayed {
+        let finish_nanos = responses.iter().map(|response| response.begun_nanos + response.nanos).max().unwrap_or(0);
+        Replayed { responses, finish_nanos }
+    }
+
     /// Response times in ascending order.
     pub fn sorted_nanos(&self) -> Vec<u64> {
         let mut nanos: Vec<u64> = self.responses.iter().map(|response| response.nanos).collect();
@@ -74,8 +82,8 @@ pub enum ReplayError {
     TooManyInFlight { request: usize, arrival_nanos: u64, in_flight_max: usize },
     #[error("request {request} cannot be made, for want of a thread beside {in_flight}: {reason}")]
     NoThread { request: usize, in_flight: usize, reason: String },
-    #[error("request {request}: {source}")]
-    Refused { request: usize, source: MediaError },
+    #[error("request {request}: {error}")]
+    Refused { request: usize, error: MediaError },
 }
 
 /// Makes the requests of `trace`, which is in order of arrival, of a device, and returns when all are done. Writes write zeros.
@@ -91,25 +99,58 @@ pub fn replay(
     options: impl Into<ReplayOptions>,
 ) -> Result<Replayed, LabError> {
     let options = options.into();
+    let requester = requester(env, device, trace, &options)?;
+    let responses = match options.pace {
+        Pace::OpenLoop { in_flight_max } => replay_open_loop(&requester, in_flight_max)?,
+        Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads } => {
+            // More than requests would have none.
+            replay_threads(&requester, threads.clamp(1, trace.len()), &options)?
+        }
+        Pace::Submitter { in_flight_max } => replay_submitter(&requester, in_flight_max, Box::new(Unrestrained))?.0,
+    };
+    Ok(Replayed::of(responses))
+}
+
+/// As [`replay`], under a controller: one submitter asks it in each submission ([`Pace::Submitter`]); at every other pace it is asked when a
+/// request arrives at the device ([`ControlledDevice`]).
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_controlled(
+    env: &Env,
+    device: &Device,
+    trace: &Arc<[BlockRequest]>,
+    options: impl Into<ReplayOptions>,
+    controller: Box<dyn Controller>,
+) -> Result<(Replayed, ControlStatistics), LabError> {
+    let options = options.into();
+    let Pace::Submitter { in_flight_max } = options.pace else {
+        let (device, control) = ControlledDevice::new(env, device, controller);
+        let replayed = replay(env, &device, trace, options)?;
+        return Ok((replayed, control.statistics()));
+    };
+    let requester = requester(env, device, trace, &options)?;
+    let (responses, statistics) = replay_submitter(&requester, in_flight_max, controller)?;
+    Ok((Replayed::of(responses), statistics))
+}
+
+fn requester(
+    env: &Env,
+    device: &Device,
+    trace: &Arc<[BlockRequest]>,
+    options: &ReplayOptions,
+) -> Result<Arc<Requester>, LabError> {
     check(device, trace, options.speed)?;
     let written = trace.iter().filter(|request| request.is_write).map(|request| request.length_bytes);
-    let requester = Requester {
+    Ok(Arc::new(Requester {
         env: env.clone(),
         device: device.clone(),
         begin: env.now(),
         zeros: vec![0; written.max().unwrap_or(0) as usize].into(),
         trace: Arc::clone(trace),
         speed: options.speed,
-    };
-    let responses = match options.pace {
-        Pace::OpenLoop { in_flight_max } => replay_open_loop(&Arc::new(requester), in_flight_max)?,
-        Pace::Timestamps { threads } | Pace::Intervals { threads } | Pace::Pauses { threads } => {
-            // More than requests would have none.
-            replay_threads(&Arc::new(requester), threads.clamp(1, trace.len()), &options)?
-        }
-    };
-    let finish_nanos = responses.iter().map(|response| response.begun_nanos + response.nanos).max().unwrap_or(0);
-    Ok(Replayed { responses, finish_nanos })
+        writes_durably: options.writes_durably,
+    }))
 }
 
 fn check(device: &Device, trace: &[BlockRequest], speed: Speed) -> Result<(), ReplayError> {
@@ -135,11 +176,12 @@ fn check(device: &Device, trace: &[BlockRequest], speed: Speed) -> Result<(), Re
 pub(super) struct Requester {
     pub(super) env: Env,
     pub(super) trace: Arc<[BlockRequest]>,
-    device: Device,
-    begin: Instant,
+    pub(super) device: Device,
+    pub(super) begin: Instant,
     /// As many as the longest write has.
     zeros: Arc<[u8]>,
     speed: Speed,
+    writes_durably: bool,
 }
 
 impl Requester {
@@ -164,10 +206,14 @@ impl Requester {
         let begun_nanos = since_begin();
         let block = &self.device.block;
         let made = match is_write {
+            true if self.writes_durably => {
+                let data = [IoSlice::new(&self.zeros[..length])];
+                block.execute(&mut [Request::write_durable(offset_bytes, &data)], &IoContext::of(IoClass::Other))
+            }
             true => block.write_at(offset_bytes, &self.zeros[..length], &IoContext::of(IoClass::Other)),
             false => block.read_at(offset_bytes, &mut buffer[..length], &IoContext::of(IoClass::UserRead)),
         };
-        made.map_err(|source| ReplayError::Refused { request: number, source })?;
+        made.map_err(|error| ReplayError::Refused { request: number, error })?;
         Ok(Response { begun_nanos, nanos: since_begin() - begun_nanos })
     }
 }

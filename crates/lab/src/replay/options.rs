@@ -28,6 +28,12 @@ pub enum Pace {
         /// How many.
         threads: usize,
     },
+    /// By one submitter: when fewer than `in_flight_max` requests are outstanding and the interval since the request before has passed
+    /// after that. Nothing catches up. A controller holds a request inside its submission. A partition says nothing here.
+    Submitter {
+        /// Most requests outstanding: the threads of Zhang, section 4.3.2.
+        in_flight_max: usize,
+    },
 }
 
 /// How much faster than it was recorded a trace is replayed: what its times, those between requests too, are divided by.
@@ -72,11 +78,13 @@ pub struct ReplayOptions {
     pub partition: Partition,
     /// How fast.
     pub speed: Speed,
+    /// Writes are durable when they end (FUA), as those of a program that opens the device with `O_SYNC`.
+    pub writes_durably: bool,
 }
 
 impl From<Pace> for ReplayOptions {
     fn from(pace: Pace) -> ReplayOptions {
-        ReplayOptions { pace, partition: Partition::default(), speed: Speed::default() }
+        ReplayOptions { pace, partition: Partition::default(), speed: Speed::default(), writes_durably: false }
     }
 }
 

@@ -137,6 +137,9 @@ pub struct Report {
     /// What a reader has to know besides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Input that was not used, and why: files, lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
     /// Why it was not run; absent when it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -161,6 +164,7 @@ impl Report {
             rows: Vec::new(),
             phases: Vec::new(),
             notes: Vec::new(),
+            left_out: Vec::new(),
             skipped: None,
             plot_files: Vec::new(),
             plots: Vec::new(),
@@ -219,6 +223,9 @@ impl Report {
         }
         for note in &self.notes {
             let _ = writeln!(text, "note: {note}");
+        }
+        for reason in &self.left_out {
+            let _ = writeln!(text, "left out: {reason}");
         }
         text
     }

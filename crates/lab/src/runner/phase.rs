@@ -96,7 +96,7 @@ pub fn run_phase(env: &Env, target: &Arc<dyn Target>, phase: &Phase) -> Result<P
     check(phase)?;
     let failed = |operation| {
         let target = target.name().to_owned();
-        move |source| LabError::Target { target, operation, source }
+        move |error| LabError::Target { target, operation, error }
     };
     let shared = Arc::new(PhaseState {
         env: env.clone(),

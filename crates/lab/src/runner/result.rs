@@ -24,10 +24,10 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     pub(crate) fn take(env: &Env, target: &Arc<dyn Target>) -> Result<Snapshot, LabError> {
         env.settle();
-        let statistics = target.statistics().map_err(|source| LabError::Target {
+        let statistics = target.statistics().map_err(|error| LabError::Target {
             target: target.name().to_owned(),
             operation: "statistics",
-            source,
+            error,
         })?;
         Ok(Snapshot {
             is_virtual: env.is_virtual(),

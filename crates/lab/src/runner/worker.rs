@@ -240,7 +240,7 @@ impl Worker {
 
     fn failed(&self, operation: &'static str) -> impl FnOnce(TargetError) -> LabError + use<> {
         let target = self.shared.target_name.clone();
-        move |source| LabError::Target { target, operation, source }
+        move |error| LabError::Target { target, operation, error }
     }
 
     fn execute(&mut self) -> Result<Effect, LabError> {
@@ -322,7 +322,7 @@ impl Worker {
             return Err(LabError::Target {
                 target: self.shared.target_name.clone(),
                 operation: "scan",
-                source: format!("key '{}' came out of order", key.escape_ascii()).into(),
+                error: format!("key '{}' came out of order", key.escape_ascii()).into(),
             });
         }
         let operations = if operation.count_pairs { pairs } else { 1 };

@@ -7,6 +7,7 @@
 mod block_device;
 pub mod devices;
 mod directory;
+mod layer_syncs;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ mod zones;
 pub use block_device::{BlockDeviceCheck, check_block_device};
 pub use devices::{TestedDevice, devices};
 pub use directory::check_directory;
+pub use layer_syncs::{LayerSubject, LayerSyncReport, OpenedLayer, check_layer_syncs};
 pub use zones::check_zoned_device;
 
 use crate::error::{MediaError, MediaErrorKind};

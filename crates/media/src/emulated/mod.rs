@@ -14,8 +14,9 @@ pub use rules::*;
 pub(crate) use timing::{CacheRecorded, fuzz_media_cache_record};
 pub use timing::{
     CleaningOrder, CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, Interrupted, LayoutZone,
-    MechanismParameters, MediaCacheRecord, MediaCounters, Scheduling, SeekCurve, Ssd, SsdParameters, SurfaceOrder,
-    Task, Timing, Translation, TranslationLayer, TranslationParameters, Work,
+    MechanismParameters, MediaCacheRecord, MediaCounters, ST8000AS0022_PUBLISHED_CACHE_BYTES, Scheduling, SeekCurve,
+    SpaceReclaim, Ssd, SsdParameters, SurfaceOrder, Task, Timing, Translation, TranslationLayer, TranslationParameters,
+    Work,
 };
 
 use crate::context::IoContext;
@@ -164,10 +165,14 @@ impl Emulated {
                     Ok(())
                 })
             }
-            Transfer::Write { data, .. } => {
+            Transfer::Write { data, durable, .. } => {
                 let mut at = start;
                 data.iter().try_for_each(|slice| {
-                    self.backing.write_at(at, slice).map_err(|error| failed(Operation::Write, at, error))?;
+                    let written = match durable {
+                        true => self.backing.write_durably_at(at, slice),
+                        false => self.backing.write_at(at, slice),
+                    };
+                    written.map_err(|error| failed(Operation::Write, at, error))?;
                     at += slice.len() as u64;
                     Ok(())
                 })

@@ -284,3 +284,56 @@ fn device_in_real_time_serves_threads_that_share_its_queue() {
     // Of the eight threads one syncs in each of the 20 rounds.
     assert_eq!((counters.reads, counters.writes, counters.syncs), (160, 160, 20));
 }
+
+/// Counts what is asked of it.
+#[derive(Clone, Default)]
+struct CountingBacking {
+    bytes: Arc<RamBacking>,
+    durable_writes: Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl Backing for CountingBacking {
+    fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> std::io::Result<()> {
+        self.bytes.read_at(offset_bytes, data)
+    }
+
+    fn write_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
+        self.bytes.write_at(offset_bytes, data)
+    }
+
+    fn write_durably_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
+        self.durable_writes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.write_at(offset_bytes, data)
+    }
+
+    fn discard(&self, offset_bytes: u64, length_bytes: u64) -> std::io::Result<()> {
+        self.bytes.discard(offset_bytes, length_bytes)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        self.bytes.sync()
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        self.bytes.stored_bytes()
+    }
+}
+
+#[test]
+fn a_durable_write_is_durable_in_the_backing() {
+    let env = Env::sim(1);
+    let backing = CountingBacking::default();
+    let geometry = Geometry { capacity_bytes: 1 << 20, sector_bytes: 512, physical_sector_bytes: 4096 };
+    let (timing, bytes) = (Box::<Immediate>::default(), Box::new(backing.clone()));
+    let device = Emulated::new(&env, "disk", geometry, Box::new(Conventional), timing, bytes);
+    let data = [9; 512];
+    let slices = [IoSlice::new(&data), IoSlice::new(&data)];
+    let durable_writes = || backing.durable_writes.load(std::sync::atomic::Ordering::Relaxed);
+    device.execute(&mut [Request::write(0, &slices)], &CONTEXT).unwrap();
+    assert_eq!(durable_writes(), 0);
+    device.execute(&mut [Request::write_durable(4096, &slices)], &CONTEXT).unwrap();
+    assert_eq!(durable_writes(), 2);
+    let mut found = [0; 1024];
+    device.read_at(4096, &mut found, &CONTEXT).unwrap();
+    assert_eq!(found, [9; 1024]);
+}

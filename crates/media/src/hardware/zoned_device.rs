@@ -217,7 +217,7 @@ impl ZonedFileDevice {
     fn explain(&self, error: MediaError, operation: Operation, zone: ZoneId, offset_bytes: u64) -> MediaError {
         let found = self.refresh_one(zone, operation);
         let condition = found.as_ref().map(|found| found.condition);
-        let MediaError::Io { source, .. } = &error else { return error };
+        let MediaError::Io { error: source, .. } = &error else { return error };
         let code = source.raw_os_error();
         let refusal = match condition {
             Some(ZoneCondition::ReadOnly) if operation != Operation::Read => ZoneRefusal::ReadOnly,

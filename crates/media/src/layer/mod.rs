@@ -3,11 +3,13 @@
 //! Layers pass on contexts, protection information and the facets of a device, and describe
 //! themselves as what they stand on.
 
+mod block_bytes;
 pub(crate) mod crash;
 mod fault;
 mod overlay;
 mod trace;
 
+use crate::device::BlockDevice;
 use fault::WornZones;
 use std::sync::Arc;
 use trace::Tracer;
@@ -17,7 +19,8 @@ pub use fault::{Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError, Fau
 pub use overlay::OverlayDevice;
 pub use trace::{FileTrace, MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};
 
-pub(crate) use crash::CrashZones;
+pub(crate) use block_bytes::BlockBytes;
+pub(crate) use crash::{CrashBytes, CrashZones};
 pub(crate) use fault::{FaultBytes, FaultZones};
 pub(crate) use overlay::OverlayTracks;
 pub(crate) use trace::{TraceBytes, TraceZones};
@@ -30,8 +33,8 @@ pub(crate) enum Layer<'a> {
     Trace { tracer: &'a Tracer, name: &'a str },
     /// What a power cut could leave is known.
     Crash(&'a CrashDevice),
-    /// What a power cut left, on a medium of its own. Its zones and tracks are made with its blocks, from what is left of them.
-    CrashImage,
-    /// Only read. Its zones are made with its blocks.
-    Overlay,
+    /// What a power cut left, with these blocks. Zones and tracks are made with the blocks, from what is left of them.
+    CrashImage(&'a Arc<dyn BlockDevice>),
+    /// Only read, with these blocks. Zones are made with them.
+    Overlay(&'a Arc<dyn BlockDevice>),
 }

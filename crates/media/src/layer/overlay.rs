@@ -48,9 +48,9 @@ impl OverlayDevice {
                 table.restore_open(zone, ZoneState::of(&found));
             }
             let over = Zoned::of(table).over(&block);
-            return Ok(Device { zones: over.zones, ..inner.below(&Layer::Overlay, over.block) });
+            return Ok(Device { zones: over.zones, ..inner.below(&Layer::Overlay(&over.block), over.block.clone()) });
         }
-        Ok(inner.below(&Layer::Overlay, block))
+        Ok(inner.below(&Layer::Overlay(&block), block.clone()))
     }
 
     /// Pages of `range` that were written here, as runs, and those between them that were not.

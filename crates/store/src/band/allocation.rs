@@ -19,10 +19,11 @@
 //! When bands get scarce the last ones are kept in this order: as many as a table has for log bands of manifests, pointers
 //! and copies, without which nothing could be told any more; before them, where tables share zones, one for what is copied out of
 //! those, without which none could be emptied; before that the reserve, for the outputs of compactions, which give back more than
-//! they take; everything else is refused first. Those of the ones kept for logs that are being written
-//! are not kept again, so that as many outputs find their bands as were promised; the next log band comes from what the
-//! compaction gives back, or from its outputs when it fails. Nor is what outputs of running compactions took of the reserve:
+//! they take; everything else is refused first. What outputs of running compactions took of the reserve is not kept a second time:
 //! writers would else have to wait for each compaction to end.
+//!
+//! The band kept for logs stays kept while a log is written in the one before: a compaction ends with an edit of a manifest, which
+//! may need the next log band before anything is given back. Beginning it [empties](super::cleaning) others, so it is kept again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -73,8 +74,6 @@ pub(super) struct BandView<'a> {
     pub(super) cleaning_bands: u32,
     /// Bands kept for manifests, pointers and copies.
     pub(super) log_reserve_bands: u32,
-    /// As many of those were taken: that much less is kept.
-    pub(super) log_reserve_taken: u32,
 }
 
 impl BandView<'_> {
@@ -82,10 +81,8 @@ impl BandView<'_> {
     pub(super) fn kept_bands(&self, purpose: Purpose) -> usize {
         let kept = match purpose {
             Purpose::Table | Purpose::Log => self.reserve_bands + self.cleaning_bands + self.log_reserve_bands,
-            Purpose::CompactionOutput => {
-                self.cleaning_bands + self.log_reserve_bands.saturating_sub(self.log_reserve_taken)
-            }
-            Purpose::Cleaning => self.log_reserve_bands.saturating_sub(self.log_reserve_taken),
+            Purpose::CompactionOutput => self.cleaning_bands + self.log_reserve_bands,
+            Purpose::Cleaning => self.log_reserve_bands,
             Purpose::Metadata => 0,
         };
         kept as usize
@@ -169,24 +166,12 @@ mod tests {
     use Purpose::{Cleaning, CompactionOutput, Log, Metadata, Table};
 
     fn view<'a>(free: &'a BTreeSet<u32>, aside: &'a BTreeMap<u64, Range<u32>>, cursor: u32) -> BandView<'a> {
-        BandView {
-            free,
-            aside,
-            cursor,
-            reserve_bands: 2,
-            cleaning_bands: 0,
-            log_reserve_bands: 1,
-            log_reserve_taken: 0,
-        }
+        BandView { free, aside, cursor, reserve_bands: 2, cleaning_bands: 0, log_reserve_bands: 1 }
     }
 
     fn places(free: &[u32], cursor: u32) -> [Option<u32>; 4] {
-        places_with(free, cursor, 0)
-    }
-
-    fn places_with(free: &[u32], cursor: u32, log_reserve_taken: u32) -> [Option<u32>; 4] {
         let (free, aside) = (free.iter().copied().collect(), BTreeMap::new());
-        let view = BandView { log_reserve_taken, ..view(&free, &aside, cursor) };
+        let view = view(&free, &aside, cursor);
         let one = TableGrowth { file: 1, bands: 1, shares: false, full_band: None, job: None };
         let of_table = |purpose| view.extent(purpose, one).map(|extent| extent.start);
         [of_table(Table), of_table(CompactionOutput), view.log_band(Log), view.log_band(Metadata)]
@@ -248,26 +233,11 @@ mod tests {
     #[test]
     fn a_zone_is_kept_for_what_makes_others_free() {
         let (free, aside) = ((3..11).collect(), BTreeMap::new());
-        let kept = |log_reserve_taken| {
-            let view = BandView { cleaning_bands: 1, log_reserve_taken, ..view(&free, &aside, 0) };
-            [Table, Log, CompactionOutput, Cleaning, Metadata].map(|purpose| view.kept_bands(purpose))
-        };
-        assert_eq!([0, 1].map(kept), [[4, 4, 2, 1, 0], [4, 4, 1, 0, 0]]);
-    }
-
-    #[test]
-    fn the_reserve_is_whole_while_the_band_kept_for_logs_is_written() {
-        assert_eq!(places_with(&[3, 5], 0, 1), [None, Some(3), None, Some(3)]);
-        assert_eq!(places_with(&[5], 0, 1), [None, Some(5), None, Some(5)]);
-        // Logs and other tables wait until it is kept again.
-        assert_eq!(places_with(&[3, 5, 7], 0, 1), [None, Some(3), None, Some(3)]);
-        // Of several the others are kept.
-        let (free, aside) = ((3..11).collect(), BTreeMap::new());
-        let of_four = BandView { reserve_bands: 8, log_reserve_bands: 4, ..view(&free, &aside, 0) };
-        let kept = |log_reserve_taken| {
-            let view = BandView { log_reserve_taken, ..of_four };
-            [Table, CompactionOutput, Log, Metadata].map(|purpose| view.kept_bands(purpose))
-        };
-        assert_eq!([0, 1, 4].map(kept), [[12, 4, 12, 0], [12, 3, 12, 0], [12, 0, 12, 0]]);
+        let view = BandView { cleaning_bands: 1, ..view(&free, &aside, 0) };
+        let kept = [Table, Log, CompactionOutput, Cleaning, Metadata].map(|purpose| view.kept_bands(purpose));
+        assert_eq!(kept, [4, 4, 2, 1, 0]);
+        let of_four = BandView { reserve_bands: 8, log_reserve_bands: 4, ..view };
+        let kept = [Table, Log, CompactionOutput, Cleaning, Metadata].map(|purpose| of_four.kept_bands(purpose));
+        assert_eq!(kept, [13, 13, 5, 4, 0]);
     }
 }

@@ -48,8 +48,6 @@ pub(super) struct Bands {
     /// Bands that outputs of running compactions took, of each: as many of the reserve are not kept again.
     compactions: BTreeMap<JobId, u32>,
     log_reserve_bands: u32,
-    /// Bands of the reserve for logs that were taken one after the other, up to the one that is written.
-    log_reserve_taken: u32,
 }
 
 impl Bands {
@@ -71,7 +69,6 @@ impl Bands {
             cleaning_bands: 0,
             compactions: BTreeMap::new(),
             log_reserve_bands,
-            log_reserve_taken: 0,
         }
     }
 
@@ -84,6 +81,11 @@ impl Bands {
     pub(super) fn keep_reserve(&mut self, reserve_bands: u32) {
         self.reserve_bands = reserve_bands;
         self.log_reserve_bands = self.log_reserve_bands.max(1);
+    }
+
+    /// Keeps none for the outputs of compactions from now on.
+    pub(super) fn release_reserve(&mut self) {
+        self.reserve_bands = 0;
     }
 
     fn use_of(&self, band: u32) -> BandUse {
@@ -126,13 +128,7 @@ impl Bands {
             reserve_bands: self.reserve_left(),
             cleaning_bands: self.cleaning_bands,
             log_reserve_bands: self.log_reserve_bands,
-            log_reserve_taken: self.log_reserve_taken,
         }
-    }
-
-    /// Says whether the log band that is written from now on is one of those kept for logs.
-    pub(super) fn set_log_reserve_taken(&mut self, is_taken: bool) {
-        self.log_reserve_taken = if is_taken { (self.log_reserve_taken + 1).min(self.log_reserve_bands) } else { 0 };
     }
 
     /// Keeps so many bands for what is copied out of zones that are emptied.
@@ -144,13 +140,18 @@ impl Bands {
         self.free.len()
     }
 
+    /// Whether fewer are free than are kept for logs.
+    pub(super) fn lacks_log_reserve(&self) -> bool {
+        self.free.len() < self.log_reserve_bands as usize
+    }
+
     /// Free bands that are kept for somebody when no log is written in one of them.
     pub(super) fn kept_in_all(&self) -> usize {
         (self.reserve_left() + self.cleaning_bands + self.log_reserve_bands) as usize
     }
 
     /// What is left of the reserve: what compactions took of it comes back when they end.
-    fn reserve_left(&self) -> u32 {
+    pub(super) fn reserve_left(&self) -> u32 {
         let taken = self.compactions.values().fold(0u32, |sum, bands| sum.saturating_add(*bands));
         self.reserve_bands.saturating_sub(taken)
     }

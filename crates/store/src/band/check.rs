@@ -3,6 +3,7 @@
 //! | code | severity | meaning |
 //! |---|---|---|
 //! | `superblock-damaged` | warning | one of the two superblocks; the next open writes it again |
+//! | `metadata-redundancy` | warning | a group of zones with a copy of the band table cannot be used |
 //! | `metadata-unreadable` | fatal | the store could not be opened from what is on the medium now |
 //! | `metadata-lost` | fatal | the medium lacks commits that were acknowledged |
 //! | `band-read-only` | warning | a band that cannot be written any more; what is in it can be read |
@@ -100,7 +101,7 @@ fn band_findings(
     findings
 }
 
-/// Reads what is sealed of the log bands, and what is known to be written of the last one.
+/// Reads what is sealed of the log bands, and what is known to be written of the last one. Gives the damage of each extent.
 fn log_findings(
     device: &Device,
     label: &str,
@@ -108,15 +109,15 @@ fn log_findings(
     geometry: &StoreGeometry,
     extents: &[LogExtent],
     zones: &BTreeMap<u32, ZoneDescription>,
-) -> Vec<Finding> {
+) -> Vec<(LogExtent, Finding)> {
     let context = IoContext::of(IoClass::Check);
     let is_lost = |band| zones.get(&band).is_some_and(|zone| zone.condition == ZoneCondition::Offline);
     let read = extents.iter().filter(|extent| !is_lost(extent.band));
     let errors = read.flat_map(|extent| {
         let damaged = scan(device, frame, geometry, extent, &context).damaged;
-        damaged.into_iter().map(|part| part.error(label, geometry, extent.band))
+        damaged.into_iter().map(|part| (*extent, part.error(label, geometry, extent.band)))
     });
-    errors.map(|error| finding(Severity::Error, "log-damaged", error.to_string())).collect()
+    errors.map(|(extent, error)| (extent, finding(Severity::Error, "log-damaged", error.to_string()))).collect()
 }
 
 /// What the band table knows of each table, by the number of its file.
@@ -127,8 +128,20 @@ fn recorded_fragments(core: &OpenStore) -> BTreeMap<u64, Vec<Fragment>> {
     tables.map(|node| (node.file, node.fragments.read().recorded_fragments().to_vec())).collect()
 }
 
-/// Checks an open store.
+/// Checks an open store, beside its writers.
+///
+/// A finding that a writer may have caused by going on is confirmed: damage is reported if a second look finds the same.
 pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
+    let mut findings = look(core);
+    if findings.iter().any(|finding| finding.severity > Severity::Warning) {
+        let again = look(core);
+        findings.retain(|finding| finding.severity == Severity::Warning || again.contains(finding));
+    }
+    findings
+}
+
+/// Looks at the medium and at memory once.
+fn look(core: &OpenStore) -> Vec<Finding> {
     let (label, geometry) = (&core.label, &core.geometry);
     // No frame, no commit between the look at the medium and the look at memory.
     let appender = core.appender.lock();
@@ -173,7 +186,7 @@ pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
     let found = core.found_damaged.iter();
     findings.extend(found.map(|error| finding(Severity::Error, "log-damaged", error.to_string())));
     for (name, node) in state.names.iter() {
-        if let Some(Damage { from_bytes, expected, found }) = node.damage.get() {
+        if let Some(Damage { from_bytes, expected, found, .. }) = node.damage.get() {
             let error = corruption(label, &format!("file '{name}'"), *from_bytes, expected, found);
             findings.push(finding(Severity::Error, "file-damaged", error.to_string()));
         }
@@ -202,7 +215,14 @@ pub(super) fn check(core: &OpenStore) -> Vec<Finding> {
     drop(state);
     drop(committer);
     findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
-    findings.extend(log_findings(&core.device, label, &core.frame, geometry, &extents, &zones));
+    let damaged = log_findings(&core.device, label, &core.frame, geometry, &extents, &zones);
+    // Frames are not written meanwhile, but log bands are given back, and others use them.
+    let state = core.state.lock();
+    let is_still_log = |extent: &LogExtent| {
+        state.log_bands.get(&extent.band).is_some_and(|log| log.first_sequence == extent.first_sequence)
+    };
+    findings.extend(damaged.into_iter().filter(|(extent, _)| is_still_log(extent)).map(|(_, finding)| finding));
+    drop(state);
     drop(appender);
     findings
 }
@@ -246,7 +266,8 @@ pub(super) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
         })
         .collect();
     findings.extend(band_findings(label, geometry, &tables, &logs, &zones));
-    findings.extend(log_findings(device, label, &frame, geometry, &extents, &zones));
+    let damaged = log_findings(device, label, &frame, geometry, &extents, &zones);
+    findings.extend(damaged.into_iter().map(|(_, finding)| finding));
     findings
 }
 

@@ -6,7 +6,7 @@
 
 use super::allocation::Purpose;
 use super::change::{Checkpoint, Stamp, encode_checkpoint};
-use super::geometry::{Reserve, StoreGeometry};
+use super::geometry::{ACTIVE_AMONG_SEVERAL, Reserve, StoreGeometry};
 use super::log_writer::LogWriter;
 use super::node::Node;
 use super::open_store::OpenStore;
@@ -14,6 +14,7 @@ use super::reader::BandReader;
 use super::recovery::Mounted;
 use super::shared::{Sharing, TableOrigin};
 use super::sharing::Need;
+use super::state::BandState;
 use super::writer::TableWriter;
 use super::{check, occupancy, recovery, statistics};
 use crate::error::StoreError;
@@ -84,9 +85,12 @@ impl MountedFiles {
         self.mounted.geometry().band_bytes
     }
 
-    /// From now on it may be written. Tables share zones where it is said how.
-    pub(crate) fn begin(self, env: &Env, sharing: Option<&Sharing>) -> Result<DeviceFiles, StoreError> {
-        Ok(DeviceFiles { core: Arc::new(self.mounted.begin(env, sharing)?) })
+    /// From now on it may be written. Tables share zones where it is said how. A device that takes no writes is read, and
+    /// [refuses](DeviceFiles::check_open) everything else; its error is returned too.
+    pub(crate) fn begin(self, env: &Env, sharing: Option<&Sharing>) -> (DeviceFiles, Option<StoreError>) {
+        let (core, refusal) = self.mounted.begin_or_refuse(env, sharing);
+        let refusal = refusal.map(|error| core.poison(error));
+        (DeviceFiles { core: Arc::new(core) }, refusal)
     }
 }
 
@@ -138,9 +142,28 @@ impl DeviceWriter {
     }
 }
 
+/// Makes empty small files; none of them, and the name of one, where the metadata has no space for it.
+fn make_empty(state: &mut BandState, made: &[(String, Stamp)]) -> Result<(), String> {
+    for (position, (name, stamp)) in made.iter().enumerate() {
+        if state.create(name, true, None, Some(*stamp)).is_err() {
+            made[..position].iter().for_each(|(name, _)| _ = state.remove(name));
+            return Err(name.clone());
+        }
+    }
+    Ok(())
+}
+
 /// The files of one device. Thread-safe.
 pub(crate) struct DeviceFiles {
     core: Arc<OpenStore>,
+}
+
+/// Zones to be kept free on a device, in bytes.
+pub(crate) struct WantedReserve {
+    /// Reserve for outputs of compactions, without the zones that running compactions took.
+    pub(crate) compactions_bytes: u64,
+    /// Missing zones for logs and for copies made by the store.
+    pub(crate) unkept_bytes: u64,
 }
 
 impl DeviceFiles {
@@ -158,7 +181,7 @@ impl DeviceFiles {
             reason: "the device does not say what its zones are".to_owned(),
         })?;
         let of_metadata = u32::from(journal::lies_in_zones(zones));
-        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, recovery::ACTIVE_AMONG_SEVERAL)?;
+        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, ACTIVE_AMONG_SEVERAL)?;
         StoreGeometry::plan(label, device.block.geometry(), zones, reserve, table_bytes)
     }
 
@@ -252,6 +275,21 @@ impl DeviceFiles {
         (available + gained_bytes, of_compactions - available)
     }
 
+    /// Returns the zones to be kept free, whether or not they are free now.
+    pub(crate) fn wanted_reserve(&self) -> WantedReserve {
+        let state = self.core.state.lock();
+        let unkept = state.bands.view().kept_bands(Purpose::CompactionOutput).saturating_sub(state.free_soon());
+        WantedReserve {
+            compactions_bytes: u64::from(state.bands.reserve_left()) * self.writable_zone_bytes(),
+            unkept_bytes: unkept as u64 * self.writable_zone_bytes(),
+        }
+    }
+
+    /// Gives back what log zones hold without need. Whether zones are free now that were not counted as such before.
+    pub(crate) fn reclaim_space(&self) -> Result<bool, StoreError> {
+        self.core.reclaim_space()
+    }
+
     /// Tables for which the device was made to keep zones.
     pub(crate) fn reserve_tables(&self) -> u16 {
         self.core.geometry.reserve.compaction_tables
@@ -271,6 +309,18 @@ impl DeviceFiles {
     /// Bytes of all zones, and of a table the largest.
     pub(crate) fn total_bytes(&self) -> u64 {
         u64::from(self.core.geometry.band_count) * self.writable_zone_bytes()
+    }
+
+    /// Keeps no zones for outputs of compactions, until [`restore_reserve`](Self::restore_reserve).
+    pub(crate) fn release_reserve(&self) {
+        self.core.state.lock().bands.release_reserve();
+    }
+
+    /// Keeps the zones again that the device was made to keep.
+    pub(crate) fn restore_reserve(&self) {
+        if self.reserve_tables() > 0 {
+            self.keep_reserve(self.reserve_tables());
+        }
     }
 
     /// Makes a file, in place of one of this name on this device. A table is written in pieces of `buffer_bytes`.
@@ -318,14 +368,47 @@ impl DeviceFiles {
 
     /// Gives a file another name and stamp, durably, with its contents.
     pub(crate) fn rename(&self, from: &str, to: &str, stamp: Stamp) -> Result<(), StoreError> {
+        self.rename_with(from, to, stamp, &[], "")
+    }
+
+    /// [`rename`](Self::rename) that makes empty files with these names and stamps, and removes `removed` where it is there: all
+    /// of it in one commit, or nothing.
+    pub(crate) fn rename_with(
+        &self,
+        from: &str,
+        to: &str,
+        stamp: Stamp,
+        made: &[(String, Stamp)],
+        removed: &str,
+    ) -> Result<(), StoreError> {
         let core = &self.core;
         self.sync_file(from)?;
         let change = {
             let mut state = core.state.lock();
+            if !state.names.contains_key(from) {
+                return Err(core.not_found(from));
+            }
+            make_empty(&mut state, made).map_err(|name| core.no_metadata_space(&name))?;
             if !state.names.has_space_to_rename(from, to) {
+                made.iter().for_each(|(name, _)| _ = state.remove(name));
                 return Err(core.no_metadata_space(to));
             }
+            state.remove(removed);
             state.rename_stamped(from, to, stamp).ok_or_else(|| core.not_found(from))?
+        };
+        core.commit(change)
+    }
+
+    /// Makes empty files with these names and stamps, and removes `removed` where it is there, durably: all of it in one
+    /// commit, or nothing.
+    pub(crate) fn change_names(&self, made: &[(String, Stamp)], removed: &str) -> Result<(), StoreError> {
+        let core = &self.core;
+        core.check()?;
+        let change = {
+            let mut state = core.state.lock();
+            make_empty(&mut state, made).map_err(|name| core.no_metadata_space(&name))?;
+            state.remove(removed);
+            state.names.change()
         };
         core.commit(change)
     }

@@ -19,7 +19,7 @@
 //!
 //! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
 //! checkpoint areas. On a device without such zones, all of which must be written in order, the band table lies in the [first
-//! ones](crate::journal), two groups of them. A band is a zone behind them; it has the number of its zone.
+//! ones](crate::journal), in groups of them. A band is a zone behind them; it has the number of its zone.
 
 use crate::error::StoreError;
 use crate::journal::{self, JournalRegions, REGION_BYTES_MIN, Region, SUPERBLOCK_RESERVED_BYTES};
@@ -44,6 +44,20 @@ fn bands_min(table_bands: u32, reserve: Reserve) -> u64 {
         None => 1 + 3 * u64::from(table_bands),
         // The others take what does not fit.
         Some(log_bands) => 2 + u64::from(log_bands),
+    }
+}
+
+/// Zones that must be allowed to be active beside those of the band table, alone: one for logs, one for a flush, one for a
+/// compaction.
+pub(super) const ACTIVE_ALONE: u32 = 3;
+/// On a device among several: one for logs, one for tables, whose writers wait for each other.
+pub(super) const ACTIVE_AMONG_SEVERAL: u32 = 2;
+
+/// Zones that must be allowed to be active beside those of the band table.
+pub(super) fn active_zones_min(reserve: Reserve) -> u32 {
+    match reserve.log_bands {
+        None => ACTIVE_ALONE,
+        Some(_) => ACTIVE_AMONG_SEVERAL,
     }
 }
 
@@ -114,14 +128,24 @@ impl StoreGeometry {
             })?,
             false => 0,
         };
-        let first_band = zones.conventional_zones.saturating_add(2 * group_zones);
-        let band_count = zones.zone_count.saturating_sub(first_band);
+        let table_bands = table_bytes.unwrap_or(0).div_ceil(band_bytes.max(1)).max(1).min(u64::from(u32::MAX)) as u32;
+        let reserve_bands = u64::from(reserve_tables) * u64::from(table_bands);
+        let bands_needed = reserve_bands + bands_min(table_bands, reserve);
+        let bands_behind = |groups: u8| {
+            let first_band = zones.conventional_zones.saturating_add(u32::from(groups) * group_zones);
+            (first_band, zones.zone_count.saturating_sub(first_band))
+        };
+        // Two copies where the device has space for them, and allows as many active zones.
+        let groups = match in_zones {
+            true if u64::from(bands_behind(journal::MIRRORED_GROUPS).1) < bands_needed => journal::SINGLE_GROUPS,
+            true => journal::groups(zones, active_zones_min(reserve)),
+            false => 0,
+        };
+        let (first_band, band_count) = bands_behind(groups);
         if band_bytes < u64::from(unit_bytes.max(4096)) {
             return Err(refuse(format!("bands of {band_bytes} bytes are too small; choose larger ones")));
         }
-        let table_bands = table_bytes.unwrap_or(0).div_ceil(band_bytes).max(1).min(u64::from(u32::MAX)) as u32;
-        let reserve_bands = u64::from(reserve_tables) * u64::from(table_bands);
-        if reserve_bands + bands_min(table_bands, reserve) > u64::from(band_count) {
+        if bands_needed > u64::from(band_count) {
             let of_table = if table_bands > 1 { format!(", and {table_bands} to a table,") } else { String::new() };
             let smaller = if table_bands > 1 { "smaller tables" } else { "smaller bands" };
             return Err(refuse(format!(
@@ -142,7 +166,7 @@ impl StoreGeometry {
         };
         if in_zones {
             // Where the regions of a generation lie is decided when it is written.
-            return Ok(planned(JournalRegions { unit_bytes, group_zones, ..JournalRegions::default() }));
+            return Ok(planned(JournalRegions { unit_bytes, group_zones, groups, ..JournalRegions::default() }));
         }
         if zones.conventional_zones == 0 {
             let reason = "the device has no conventional zone at its start, where the band table would lie; use one \
@@ -167,6 +191,7 @@ impl StoreGeometry {
             checkpoints: [0, 1].map(|number| region(at + log + number * checkpoint, checkpoint)),
             unit_bytes,
             group_zones,
+            groups,
         }))
     }
 
@@ -281,7 +306,7 @@ impl StoreGeometry {
             return Err(format!("{reserve_bands} of {band_count} bands reserved, {table_bands} to a table"));
         }
         if journal.group_zones > 0 {
-            let metadata_zones = u64::from(journal.group_zones) * 2;
+            let metadata_zones = journal.metadata_zones();
             return match metadata_zones <= u64::from(first_band) {
                 true => Ok(geometry),
                 false => Err(format!("{metadata_zones} zones of metadata and bands from zone {first_band}")),
@@ -337,9 +362,13 @@ pub(super) mod tests {
         let drive = ZoneGeometry { zone_capacity_bytes: 1077 << 20, ..ZoneGeometry::fit(41 << 30, 2 << 30).unwrap() };
         // Small ones.
         let small = ZoneGeometry { zone_capacity_bytes: 49_000, ..ZoneGeometry::fit(16 << 20, 64 << 10).unwrap() };
-        for (zones, group_zones) in [(drive, 1), (small, 9)] {
+        // One that allows too few active zones for two copies, and one with space for one only.
+        let few_active = ZoneGeometry { active_zones_max: 4, ..drive.clone() };
+        let few_zones = ZoneGeometry { zone_count: 7, ..drive.clone() };
+        for (zones, group_zones, groups) in [(drive, 1, 3), (small, 9, 3), (few_active, 1, 2), (few_zones, 1, 2)] {
             let planned = plan_on(&zones, 1, None).unwrap();
-            assert_eq!((planned.journal.group_zones, planned.first_band), (group_zones, 2 * group_zones));
+            assert_eq!((planned.journal.group_zones, planned.journal.groups), (group_zones, groups));
+            assert_eq!(planned.first_band, group_zones * u32::from(groups));
             assert_eq!(planned.bands().end, zones.zone_count);
             let capacity_bytes = zones.address_bytes();
             assert_eq!(StoreGeometry::decode(&planned.encode(), &planned.journal, capacity_bytes), Ok(planned));

@@ -22,7 +22,7 @@
 
 use super::allocation::Purpose;
 use super::bands::AfterFailure;
-use super::cleaning::{self, SealedBand, Sizes};
+use super::cleaning::{self, Need, SealedBand, Sizes};
 use super::frame::{FRAME_BYTES_MAX, FrameHeader, HEADER_BYTES};
 use super::node::Node;
 use super::open_store::OpenStore;
@@ -42,6 +42,9 @@ use varve_media::{IoCause, IoClass, IoContext};
 const TRANSFER_BYTES: u64 = 4 << 20;
 /// Bands that may refuse one write, one after the other.
 const MOVES_MAX: u32 = 4;
+
+/// Bands are scarce while at most this fraction of them is available to tables (1/8).
+const SCARCE_PART: usize = 8;
 
 const COPYING: IoContext =
     IoContext { class: IoClass::Maintenance, cause: IoCause::Cleaning, level: None, job: None, deadline: None };
@@ -260,7 +263,6 @@ impl OpenStore {
         let change = {
             let mut state = self.state.lock();
             is_last_kept = purpose == Purpose::Metadata && state.bands.free_count() < state.bands.kept_in_all();
-            state.bands.set_log_reserve_taken(is_last_kept);
             state.small_files_are_durable();
             if let Some(current) = appender.current {
                 state.seal_log(current.band, current.written_bytes);
@@ -277,40 +279,91 @@ impl OpenStore {
         add(&self.counts.log_bands, 1);
         self.commit(change)?;
         // While writes fail nothing is copied: a copy that fails would take the next band too, and so on.
-        if is_replaced { Ok(()) } else { self.clean(appender, false) }
+        if is_replaced {
+            return Ok(());
+        }
+        let lacks_log_reserve = self.state.lock().bands.lacks_log_reserve();
+        let need = match lacks_log_reserve {
+            true => Need::NextBand,
+            false if self.is_scarce() => Need::Scarce,
+            false => Need::Routine,
+        };
+        self.clean(appender, need)
     }
 
-    /// Makes space by commits and, where that is not enough, by copying what lives in log bands.
+    /// Whether so few bands are free that log bands must not waste any.
+    fn is_scarce(&self) -> bool {
+        let available = self.state.lock().bands.view().available_bands(Purpose::Table);
+        available <= self.geometry.band_count as usize / SCARCE_PART
+    }
+
+    /// Makes space by commits and, if that is not enough, by copying live data out of log bands.
     pub(super) fn free_space(&self, purpose: Purpose) -> Result<(), StoreError> {
         self.commit_and_reclaim()?;
         if self.state.lock().bands.view().available_bands(purpose) > 0 {
             return Ok(());
         }
+        self.empty_log_bands()
+    }
+
+    /// Makes space by commits, and empties log bands if there are more than their live data justifies. Whether bands are free
+    /// now that were not counted as such before.
+    pub(super) fn reclaim_space(&self) -> Result<bool, StoreError> {
+        let before = self.state.lock().free_soon();
+        self.commit_and_reclaim()?;
+        let has_waste = {
+            let state = self.state.lock();
+            let live = state.log_bands.values().filter(|log| log.sealed_bytes.is_some() && log.live_bytes > 0);
+            let (bands, live_bytes) = live.fold((0, 0), |(bands, bytes), log| (bands + 1, bytes + log.live_bytes));
+            // While writes are refused, sealed bands are packed as tightly as their live data allows.
+            bands > live_bytes.div_ceil(self.geometry.band_bytes.max(1))
+        };
+        if has_waste {
+            self.empty_log_bands()?;
+        }
+        Ok(self.state.lock().free_soon() > before)
+    }
+
+    /// Empties log bands into what is left of the present one. If that gives nothing back, it begins a band that was kept for this,
+    /// as long as more than that one can be emptied.
+    fn empty_log_bands(&self) -> Result<(), StoreError> {
         let mut appender = self.appender.lock();
-        self.clean(&mut appender, true)?;
+        let before = self.state.lock().free_soon();
+        self.clean(&mut appender, Need::Space)?;
+        self.commit_and_reclaim()?;
+        let can_gain = {
+            let state = self.state.lock();
+            let (band_bytes, table_bytes) = (self.geometry.band_bytes, self.geometry.table_bytes());
+            let sealed = self.sealed_bands(&state);
+            let plan = cleaning::plan(&sealed, band_bytes, Sizes { band_bytes, table_bytes }, Need::Scarce);
+            state.free_soon() <= before && plan.len() > 1
+        };
+        if can_gain {
+            // It is cleaned into.
+            self.begin_band(&mut appender, "log bands", Purpose::Metadata, 0)?;
+        }
         self.commit_and_reclaim()
     }
 
+    /// Sealed log bands with live data.
+    fn sealed_bands(&self, state: &BandState) -> Vec<SealedBand> {
+        let sealed = state.log_bands.iter().filter(|(_, log)| log.sealed_bytes.is_some() && log.live_bytes > 0);
+        sealed
+            .map(|(band, log)| SealedBand { band: *band, order: log.order, copy_bytes: self.copy_bytes(state, *band) })
+            .collect()
+    }
+
     /// Empties log bands into the present one.
-    fn clean(&self, appender: &mut MutexGuard<'_, LogAppender>, in_need: bool) -> Result<(), StoreError> {
+    fn clean(&self, appender: &mut MutexGuard<'_, LogAppender>, need: Need) -> Result<(), StoreError> {
         let space = self.space_bytes(appender, Purpose::Metadata);
         if space == 0 {
             return Ok(());
         }
         let plan = {
             let state = self.state.lock();
-            let sealed: Vec<SealedBand> = state
-                .log_bands
-                .iter()
-                .filter(|(_, log)| log.sealed_bytes.is_some() && log.live_bytes > 0)
-                .map(|(band, log)| SealedBand {
-                    band: *band,
-                    order: log.order,
-                    copy_bytes: self.copy_bytes(&state, *band),
-                })
-                .collect();
+            let sealed = self.sealed_bands(&state);
             let (band_bytes, table_bytes) = (self.geometry.band_bytes, self.geometry.table_bytes());
-            cleaning::plan(&sealed, space, Sizes { band_bytes, table_bytes }, in_need)
+            cleaning::plan(&sealed, space, Sizes { band_bytes, table_bytes }, need)
         };
         if plan.is_empty() {
             return Ok(());
@@ -379,7 +432,6 @@ impl OpenStore {
     pub(super) fn end_current(&self, appender: &mut LogAppender) -> Option<(u32, u64)> {
         let current = appender.current.take()?;
         self.leave_band(current.band, current.written_bytes);
-        self.state.lock().bands.set_log_reserve_taken(false);
         Some((current.band, current.written_bytes))
     }
 }

@@ -116,6 +116,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
         group_zones: 0,
+        groups: 0,
     };
     if let Ok(geometry) = StoreGeometry::decode(bytes, &journal, 64 << 20) {
         assert_eq!(geometry.encode(), bytes, "parameters that read otherwise than they were written");
@@ -198,7 +199,7 @@ impl BandStore {
             reason: "the device does not say what its zones are".to_owned(),
         })?;
         let of_metadata = u32::from(journal::lies_in_zones(zones));
-        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, recovery::ACTIVE_ALONE)?;
+        recovery::check_active_zones(label, zones.active_zones_max, of_metadata, geometry::ACTIVE_ALONE)?;
         let reserve = Reserve { compaction_tables: options.reserve_tables, log_bands: None };
         let geometry = StoreGeometry::plan(label, device.block.geometry(), zones, reserve, options.table_bytes)?;
         if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {
@@ -301,6 +302,10 @@ impl FileStore for BandStore {
         let total_bytes = u64::from(geometry.band_count) * geometry.band_bytes;
         let (reserve_bytes, block_bytes) = (of_compactions - available_bytes, geometry.band_bytes);
         Ok(Space { total_bytes, available_bytes, reserve_bytes, block_bytes })
+    }
+
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        self.core.reclaim_space()
     }
 
     fn hint(&self, hint: &Hint<'_>) {

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use varve_media::MediaError;
 
 const LEVEL_UNKNOWN: u64 = 255;
 
@@ -37,7 +38,7 @@ pub(super) struct Node {
 }
 
 /// A part of a small file is lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct Damage {
     /// What lies before this offset in the file can be read.
     pub(super) from_bytes: u64,
@@ -45,6 +46,8 @@ pub(super) struct Damage {
     pub(super) expected: String,
     /// What became of it.
     pub(super) found: String,
+    /// The device failed when this was looked for, so nothing is known about what is there.
+    pub(super) failure: Option<MediaError>,
 }
 
 /// The end of a table that is in memory only.

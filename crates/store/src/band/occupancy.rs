@@ -7,8 +7,8 @@ use super::state::BandState;
 use crate::occupancy::{Occupancy, OccupancyPiece, PieceUsage};
 use std::collections::BTreeMap;
 
-/// What a band is told as.
-struct Told {
+/// Use of a band, as reported.
+struct Reported {
     usage: PieceUsage,
     file: Option<u32>,
     used_bytes: u64,
@@ -21,37 +21,37 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
     let mut occupancy = Occupancy::default();
     let device = occupancy.add_device(core.device.block.name(), core.device.block.geometry().capacity_bytes);
     let state = core.state.lock();
-    let mut told = tell_tables(&state, &mut occupancy);
+    let mut reported = report_tables(&state, &mut occupancy);
     for (band, log) in &state.log_bands {
-        told.insert(*band, Told { usage: PieceUsage::SmallFiles, file: None, used_bytes: log.live_bytes });
+        reported.insert(*band, Reported { usage: PieceUsage::SmallFiles, file: None, used_bytes: log.live_bytes });
     }
     let retired: Vec<u32> = state.bands.retired().keys().copied().collect();
-    let piece = |offset_bytes, length_bytes, part, told: Told| OccupancyPiece {
+    let piece = |offset_bytes, length_bytes, part, reported: Reported| OccupancyPiece {
         device,
         offset_bytes,
         length_bytes,
-        used_bytes: told.used_bytes.min(length_bytes),
+        used_bytes: reported.used_bytes.min(length_bytes),
         part,
-        usage: told.usage,
-        file: told.file,
+        usage: reported.usage,
+        file: reported.file,
         rewrites: 0,
     };
     let own_bytes = geometry.start_bytes(geometry.first_band);
-    let metadata = Told { usage: PieceUsage::Metadata, file: None, used_bytes: own_bytes };
+    let metadata = Reported { usage: PieceUsage::Metadata, file: None, used_bytes: own_bytes };
     let part = if geometry.journal.group_zones > 0 { "metadata" } else { "random-access" };
     occupancy.pieces.push(piece(0, own_bytes, part, metadata));
-    let mut shared = tell_shared(&state, &occupancy);
+    let mut shared = report_shared(&state, &occupancy);
     for (band, band_use) in state.bands.iter() {
         let part = if retired.binary_search(&band).is_ok() { "retired" } else { "band" };
         if let Some(places) = shared.remove(&band) {
             let mut at = 0;
-            let nobody = || Told { usage: PieceUsage::Table, file: None, used_bytes: 0 };
-            for (offset_bytes, length_bytes, told) in places {
+            let nobody = || Reported { usage: PieceUsage::Table, file: None, used_bytes: 0 };
+            for (offset_bytes, length_bytes, reported) in places {
                 let start = geometry.start_bytes(band);
                 if offset_bytes > at {
                     occupancy.pieces.push(piece(start + at, offset_bytes - at, part, nobody()));
                 }
-                occupancy.pieces.push(piece(start + offset_bytes, length_bytes, part, told));
+                occupancy.pieces.push(piece(start + offset_bytes, length_bytes, part, reported));
                 at = offset_bytes + length_bytes;
             }
             if at < geometry.zone_bytes {
@@ -60,7 +60,7 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
             }
             continue;
         }
-        let told = told.remove(&band).unwrap_or(Told {
+        let reported = reported.remove(&band).unwrap_or(Reported {
             usage: match band_use {
                 BandUse::Free => PieceUsage::Free,
                 BandUse::Table => PieceUsage::Table,
@@ -70,7 +70,7 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
             file: None,
             used_bytes: 0,
         });
-        occupancy.pieces.push(piece(geometry.start_bytes(band), geometry.zone_bytes, part, told));
+        occupancy.pieces.push(piece(geometry.start_bytes(band), geometry.zone_bytes, part, reported));
     }
     drop(state);
     occupancy.sort();
@@ -78,15 +78,15 @@ pub(super) fn occupancy(core: &OpenStore) -> Occupancy {
 }
 
 /// The bands of tables, removed ones too.
-fn tell_tables(state: &BandState, occupancy: &mut Occupancy) -> BTreeMap<u32, Told> {
-    let mut told = BTreeMap::new();
+fn report_tables(state: &BandState, occupancy: &mut Occupancy) -> BTreeMap<u32, Reported> {
+    let mut reported = BTreeMap::new();
     let mut tell = |node: &Node, file: u32, usage: PieceUsage| {
         for band in &*node.bands.lock() {
-            told.insert(*band, Told { usage, file: Some(file), used_bytes: 0 });
+            reported.insert(*band, Reported { usage, file: Some(file), used_bytes: 0 });
         }
         for fragment in node.fragments.read().iter() {
-            if let Some(told) = told.get_mut(&fragment.band) {
-                told.used_bytes += fragment.length_bytes;
+            if let Some(reported) = reported.get_mut(&fragment.band) {
+                reported.used_bytes += fragment.length_bytes;
             }
         }
     };
@@ -98,24 +98,24 @@ fn tell_tables(state: &BandState, occupancy: &mut Occupancy) -> BTreeMap<u32, To
         let file = occupancy.add_file("", node.level(), node.written_nanos());
         tell(node, file, PieceUsage::Removed);
     }
-    told
+    reported
 }
 
 /// What tables have of the bands that they share, in order: where, how much, and whose it is.
-fn tell_shared(state: &BandState, occupancy: &Occupancy) -> BTreeMap<u32, Vec<(u64, u64, Told)>> {
-    let mut told: BTreeMap<u32, Vec<(u64, u64, Told)>> = BTreeMap::new();
+fn report_shared(state: &BandState, occupancy: &Occupancy) -> BTreeMap<u32, Vec<(u64, u64, Reported)>> {
+    let mut reported: BTreeMap<u32, Vec<(u64, u64, Reported)>> = BTreeMap::new();
     if state.pool.zones() == 0 {
-        return told;
+        return reported;
     }
-    // In the order in which `tell_tables` added the files.
+    // In the order in which `report_tables` added the files.
     let named = state.names.values().map(|node| (node, PieceUsage::Table));
     let nodes = named.chain(state.names.unnamed().map(|node| (node, PieceUsage::Removed)));
     for (file, (node, usage)) in (0..occupancy.files.len() as u32).zip(nodes) {
         for fragment in node.fragments.read().iter().filter(|fragment| state.pool.has(fragment.band)) {
-            let of_file = Told { usage, file: Some(file), used_bytes: fragment.length_bytes };
-            told.entry(fragment.band).or_default().push((fragment.offset_bytes, fragment.length_bytes, of_file));
+            let of_file = Reported { usage, file: Some(file), used_bytes: fragment.length_bytes };
+            reported.entry(fragment.band).or_default().push((fragment.offset_bytes, fragment.length_bytes, of_file));
         }
     }
-    told.values_mut().for_each(|places| places.sort_unstable_by_key(|(offset_bytes, ..)| *offset_bytes));
-    told
+    reported.values_mut().for_each(|places| places.sort_unstable_by_key(|(offset_bytes, ..)| *offset_bytes));
+    reported
 }

@@ -13,12 +13,14 @@ use super::statistics::{Counts, add};
 use crate::error::StoreError;
 use crate::file_store::{FileKind, StoreProperties};
 use crate::journal::{Journal, METADATA};
-use crate::kernel::{Kernel, Latch, RawStore, SingleCommits, SyncOrder};
+use crate::kernel::{Kernel, Latch, RawStore, SingleCommits};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex, MutexGuard};
-use varve_media::{BlockDeviceExt, Device, IoContext, JobId, MediaError, Operation, ZoneControl, ZoneId, ZoneRefusal};
+use varve_media::{
+    BlockDeviceExt, Device, IoContext, JobId, MediaError, Operation, SyncOrder, ZoneControl, ZoneId, ZoneRefusal,
+};
 
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
 const REFUSALS_MAX: usize = 4;

@@ -137,7 +137,11 @@ impl OpenStore {
     ) -> Result<(), StoreError> {
         let end_bytes = offset_bytes.saturating_add(data.len() as u64);
         let is_damaged = |damage: &&Damage| damage.from_bytes == 0 || end_bytes > damage.from_bytes;
-        if let Some(Damage { from_bytes, expected, found }) = node.damage.get().filter(is_damaged) {
+        if let Some(Damage { from_bytes, expected, found, failure }) = node.damage.get().filter(is_damaged) {
+            if let Some(error) = failure {
+                let error = error.clone();
+                return Err(StoreError::Media { store: self.label.clone(), name: name.to_owned(), error });
+            }
             return Err(corruption(&self.label, &format!("file '{name}'"), *from_bytes, expected, found));
         }
         let mut done = 0;

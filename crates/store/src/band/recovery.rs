@@ -14,7 +14,7 @@ use super::change::{
 };
 use super::fragments::FragmentMap;
 use super::frame::FrameFormat;
-use super::geometry::StoreGeometry;
+use super::geometry::{ACTIVE_ALONE, StoreGeometry, active_zones_min};
 use super::logs::LogAppender;
 use super::node::{Damage, Node};
 use super::open_store::{OpenStore, Opened};
@@ -31,14 +31,10 @@ use crate::kernel::{self, FoundNames, Numbered, Replay, StoreState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Device, ZoneCondition, ZoneControl, ZoneDescription, ZoneId, ZoneType};
+use varve_media::{Device, MediaError, ZoneCondition, ZoneControl, ZoneDescription, ZoneId, ZoneType};
 
 /// Numbers of files and frames begin with the generation in which they were drawn.
 const GENERATION_SHIFT: u32 = 32;
-/// Zones that must be allowed to be active beside that of the band table: one for logs, one for a flush, one for a compaction.
-pub(super) const ACTIVE_ALONE: u32 = 3;
-/// On a device among several: one for logs, one for tables, whose writers wait for each other.
-pub(super) const ACTIVE_AMONG_SEVERAL: u32 = 2;
 /// Zones reported at once.
 const REPORT_ZONES: u32 = 4096;
 
@@ -294,6 +290,8 @@ struct FoundLogs {
     pieces: BTreeMap<u64, PieceMap>,
     /// What is lost of log bands.
     losses: Vec<String>,
+    /// The first failure of the device that says nothing about what is there: it may be read later.
+    failure: Option<MediaError>,
     /// Damaged parts of log bands that can be read.
     damaged: Vec<StoreError>,
     /// Log bands that were being written and of which something is lost.
@@ -335,6 +333,7 @@ fn read_logs(
         bands: BTreeMap::new(),
         pieces: BTreeMap::new(),
         losses: Vec::new(),
+        failure: None,
         damaged: Vec::new(),
         uncertain: Vec::new(),
     };
@@ -367,6 +366,9 @@ fn read_logs(
         logs.damaged.extend(scanned.damaged.iter().map(|part| part.error(label, &found.geometry, band)));
         if let Some(last) = scanned.damaged.last() {
             damaged.push(band);
+            let mut sources = scanned.damaged.iter().filter_map(|part| part.source.as_ref());
+            let failure = sources.find(|source| !source.is_loss());
+            logs.failure = logs.failure.take().or_else(|| failure.cloned());
             let DamagedPart { start_bytes, expected, found, .. } = last;
             logs.losses.push(format!("byte {start_bytes} of log band {band} should have {expected}, and has {found}"));
             if sealed_bytes.is_none() {
@@ -424,7 +426,7 @@ fn small_node(record: &FileRecord, pieces: PieceMap, logs: &FoundLogs) -> Node {
         true => format!("the first {contiguous} of them"),
         false => logs.losses.join("; "),
     };
-    let _ = node.damage.set(Damage { from_bytes, expected, found });
+    let _ = node.damage.set(Damage { from_bytes, expected, found, failure: logs.failure.clone() });
     node
 }
 
@@ -459,10 +461,8 @@ pub(super) fn mount(device: Device, kind: StoreKind) -> Result<Mounted, StoreErr
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
     let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);
-    let metadata_zones = u32::from(geometry.journal.group_zones > 0);
-    let is_among_several = geometry.reserve.log_bands.is_some();
-    let least = if is_among_several { ACTIVE_AMONG_SEVERAL } else { ACTIVE_ALONE };
-    check_active_zones(&label, active_max, metadata_zones, least)?;
+    let metadata_zones = journal::active_metadata_zones(geometry.journal.groups);
+    check_active_zones(&label, active_max, metadata_zones, active_zones_min(geometry.reserve))?;
     let active_max = active_max.saturating_sub(metadata_zones);
     let zones = report(&label, &*zone_control, &geometry)?;
     let format = FrameFormat { store_id: journal.store_id(), unit_bytes: geometry.unit_bytes as usize };
@@ -556,21 +556,29 @@ impl Mounted {
     /// Begins the next generation of the band table: from then on the store may be written. Tables share zones where it is said
     /// how.
     pub(super) fn begin(self, env: &Env, sharing: Option<&Sharing>) -> Result<OpenStore, StoreError> {
+        let (store, refusal) = self.begin_or_refuse(env, sharing);
+        refusal.map_or(Ok(store), Err)
+    }
+
+    /// [`begin`](Self::begin), and the error of a device that takes no writes: then the store may be read, and never written.
+    pub(super) fn begin_or_refuse(self, env: &Env, sharing: Option<&Sharing>) -> (OpenStore, Option<StoreError>) {
         let Mounted { device, label, zone_control, zones, geometry, format, active_max, .. } = self;
         let Mounted { metadata_zones, mut journal, mut state, appender, used, found_damaged, is_changed, .. } = self;
 
         // What was found may be in the device's cache only, when the process ended and not the power.
-        journal::sync(&device, &label)?;
+        let mut refusal = journal::sync(&device, &label).err();
         let shared = sharing.map(|sharing| SharedZones::new(sharing, geometry.band_bytes));
         let open = find_shared(&mut state, shared.as_ref(), &geometry, &zones, active_max);
-        if metadata_zones > 0 && active_max > 0 {
+        if metadata_zones > 0 && active_max > 0 && refusal.is_none() {
             // The band table is going to take a zone.
             let active = zones.iter().filter(|(band, zone)| zone.condition.is_active() && !open.contains(band));
             active.for_each(|(band, _)| _ = zone_control.finish(ZoneId(*band), &METADATA));
         }
-        let checkpoint = is_changed.then(|| state.checkpoint());
-        journal.begin(checkpoint.as_deref())?;
-        if active_max > 0 {
+        if refusal.is_none() {
+            let checkpoint = is_changed.then(|| state.checkpoint());
+            refusal = journal.begin(checkpoint.as_deref()).err();
+        }
+        if active_max > 0 && refusal.is_none() {
             make_inactive(&*zone_control, &zones, &used, &open, &mut state);
         }
 
@@ -602,7 +610,7 @@ impl Mounted {
             found_damaged,
             device,
         };
-        Ok(OpenStore::new(env, opened))
+        (OpenStore::new(env, opened), refusal)
     }
 }
 
@@ -632,7 +640,11 @@ pub(super) fn check_active_zones(
     if active_zones_max == 0 || active_zones_max >= needed {
         return Ok(());
     }
-    let of_metadata = if metadata_zones > 0 { ", one for the band table" } else { "" };
+    let of_metadata = match metadata_zones {
+        0 => "",
+        1 => ", one for the band table",
+        _ => ", two for the band table",
+    };
     Err(StoreError::InvalidRequest {
         store: label.to_owned(),
         reason: format!(

@@ -6,7 +6,7 @@ use super::geometry::StoreGeometry;
 use super::pieces::{Dead, Piece, PieceMap};
 use crate::error::StoreError;
 use crate::journal::{self, corruption};
-use varve_media::{BlockDeviceExt, Device, IoContext};
+use varve_media::{BlockDeviceExt, Device, IoContext, MediaError};
 
 /// Largest piece read of a log band; a frame fits several times.
 const TRANSFER_BYTES: u64 = 1 << 20;
@@ -30,13 +30,15 @@ pub(super) struct FoundFrame {
 }
 
 /// A part of a log band in which frames are missing that were durable, or may have been.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct DamagedPart {
     pub(super) start_bytes: u64,
     pub(super) end_bytes: u64,
     /// What should be there, and is not.
     pub(super) expected: String,
     pub(super) found: String,
+    /// The error of the device, where the part, or what lies behind it, could not be read.
+    pub(super) source: Option<MediaError>,
 }
 
 impl DamagedPart {
@@ -47,7 +49,7 @@ impl DamagedPart {
 }
 
 /// What a log band holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FoundLog {
     pub(super) frames: Vec<FoundFrame>,
     /// Bytes up to the end of the last of them.
@@ -88,7 +90,7 @@ pub(super) fn scan(
 }
 
 /// Tells gaps that are damage from a torn end. `frames` are those that are whole, each with where it ends.
-fn judge(frames: Vec<(FoundFrame, u64)>, extent: &LogExtent, unreadable: &[(u64, String)]) -> FoundLog {
+fn judge(frames: Vec<(FoundFrame, u64)>, extent: &LogExtent, unreadable: &[(u64, MediaError)]) -> FoundLog {
     let mut found = FoundLog::default();
     let mut expected = extent.first_sequence;
     let mut witnesses = frames.iter().map(|(frame, _)| frame.header).collect::<Vec<_>>();
@@ -119,7 +121,7 @@ fn judge(frames: Vec<(FoundFrame, u64)>, extent: &LogExtent, unreadable: &[(u64,
 fn damage(
     later: &[FrameHeader],
     extent: &LogExtent,
-    unreadable: &[(u64, String)],
+    unreadable: &[(u64, MediaError)],
     start_bytes: u64,
     end_bytes: u64,
     expected: u64,
@@ -136,8 +138,9 @@ fn damage(
         format!("or the end of what was written: byte {at} of the band may have told, and cannot be read")
     };
     let found = in_gap.or(behind.filter(|_| witness.is_none() && !extent.is_sealed));
-    let found = found.map_or_else(|| "something else, or a wrong crc32c".to_owned(), |(_, error)| error.clone());
-    Some(DamagedPart { start_bytes, end_bytes, expected: format!("frame {expected}, {why}"), found })
+    let source = found.map(|(_, error)| error.clone());
+    let found = source.as_ref().map_or_else(|| "something else, or a wrong crc32c".to_owned(), MediaError::to_string);
+    Some(DamagedPart { start_bytes, end_bytes, expected: format!("frame {expected}, {why}"), found, source })
 }
 
 /// A part of a band in memory that moves on.
@@ -149,7 +152,7 @@ struct Window<'a> {
     length: usize,
     buffer: varve_media::AlignedBuffer,
     /// Units that cannot be read, in their order, and what the device said.
-    unreadable: Vec<(u64, String)>,
+    unreadable: Vec<(u64, MediaError)>,
 }
 
 impl<'a> Window<'a> {
@@ -172,7 +175,7 @@ impl<'a> Window<'a> {
                     if let Err(error) = self.device.block.read_at(self.start_bytes + unit_at, unit, context) {
                         unit.fill(0);
                         if self.unreadable.last().is_none_or(|(last, _)| *last < unit_at) {
-                            self.unreadable.push((unit_at, error.to_string()));
+                            self.unreadable.push((unit_at, error));
                         }
                     }
                 }

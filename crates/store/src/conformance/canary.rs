@@ -198,6 +198,10 @@ impl FileStore for Canary {
         })
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        self.inner.reclaim_space()
+    }
+
     fn hint(&self, hint: &Hint<'_>) {
         self.inner.hint(hint);
     }

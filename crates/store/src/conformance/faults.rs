@@ -10,6 +10,7 @@ use super::{content, read_file, text};
 use crate::error::StoreError;
 use crate::file_store::{CreateOptions, FileKind, FileStore, OpenOptions, WritableFile};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use varve_env::Env;
 use varve_media::{Fault, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, IoContext, Operation};
 
@@ -41,6 +42,7 @@ pub fn faults(env: &Env, subject: &dyn Subject, stride: u64) -> FaultReport {
         FaultEffect::FailAfter(FaultError::Io),
         FaultEffect::FailPartly(FaultError::Io),
         FaultEffect::FailDroppingUnsynced(FaultError::Io),
+        FaultEffect::FailLateDroppingUnsynced(Duration::from_millis(2), FaultError::Io),
         FaultEffect::ShortRead,
     ]);
     for (operation, calls) in quiet.calls() {
@@ -48,7 +50,7 @@ pub fn faults(env: &Env, subject: &dyn Subject, stride: u64) -> FaultReport {
             let makes_sense = match effect {
                 FaultEffect::ShortRead => operation == Operation::Read,
                 FaultEffect::FailPartly(_) => matches!(operation, Operation::Write | Operation::Discard),
-                FaultEffect::FailDroppingUnsynced(_) => operation == Operation::Sync,
+                effect if effect.drops_unsynced() => operation == Operation::Sync,
                 _ => true,
             };
             if !makes_sense {

@@ -197,6 +197,7 @@ impl StoreGeometry {
                 .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
             unit_bytes,
             group_zones: 0,
+            groups: 0,
         };
         let simple = |layout| {
             let log = align((capacity / 512).clamp(128 << 10, 32 << 20));

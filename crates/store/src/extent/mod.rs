@@ -57,7 +57,7 @@ use crate::hint::Hint;
 use crate::identity::block::Presence;
 use crate::identity::{Identity, OpenedAs};
 use crate::journal::{self, Formatting, JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES, StoreKind};
-use crate::kernel::{RawStore, SyncOrder};
+use crate::kernel::RawStore;
 use crate::occupancy::{Occupancy, StoreMeasure};
 use change::encode_checkpoint;
 use geometry::StoreGeometry;
@@ -65,7 +65,7 @@ use node::Node;
 use reader::ExtentReader;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Counters, Device, IoContext, Space};
+use varve_media::{Counters, Device, IoContext, Space, SyncOrder};
 use writer::ExtentWriter;
 
 const KIND: StoreKind = StoreKind(*b"extent\0\0");
@@ -78,6 +78,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
         group_zones: 0,
+        groups: 0,
     };
     let _ = StoreGeometry::decode(bytes, &journal, 64 << 20);
     let _ = change::decode_commit(bytes);
@@ -254,6 +255,11 @@ impl FileStore for ExtentStore {
         // A table may have all there is.
         let (total_bytes, block_bytes) = (core.properties.table_bytes_max, core.geometry.block_bytes);
         Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
+    }
+
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        // Nothing is held without need.
+        Ok(false)
     }
 
     fn hint(&self, _hint: &Hint<'_>) {}

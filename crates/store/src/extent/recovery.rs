@@ -19,13 +19,11 @@ use super::state::{ExtentState, free_space_without};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
-use crate::kernel::{
-    self, CommitPolicy, FoundNames, Kernel, Latch, Numbered, Replay, SingleCommits, StoreState, SyncOrder,
-};
+use crate::kernel::{self, CommitPolicy, FoundNames, Kernel, Latch, Numbered, Replay, SingleCommits, StoreState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError};
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError, SyncOrder};
 
 /// How far behind the end of a log it is looked for proof that the end is damage.
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;

@@ -172,14 +172,14 @@ fn foreign_blank_newer_and_too_small_devices_are_refused_by_name() {
     for offset in [0, 64 << 10] {
         let mut sector = [0; 512];
         newer.block.read_at(offset, &mut sector, &CONTEXT).unwrap();
-        sector[8] = 4;
+        sector[8] = 5;
         sector[12..16].fill(0);
         let checksum = crc32c::crc32c(&sector);
         sector[12..16].copy_from_slice(&checksum.to_le_bytes());
         newer.block.write_at(offset, &sector, &CONTEXT).unwrap();
     }
     let error = ExtentStore::open(&env, newer).err().unwrap();
-    assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "version 4"), "{error}");
+    assert!(matches!(&error, StoreError::Foreign { found, .. } if found == "version 5"), "{error}");
 }
 
 #[test]

@@ -12,6 +12,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_media::{AlignedBuffer, IoContext, MediaError, MediaErrorKind, Request};
 
+/// Maximum growth ahead of a file's contents, as a part of the free space.
+const GROWTH_PART: u64 = 32;
+
 /// The writer of one file.
 ///
 /// The buffer is a range of the file as it lies on the device, beginning at a *unit* (a physical
@@ -155,12 +158,15 @@ impl ExtentWriter {
             return Err(StoreError::InvalidRequest { store: self.core.label.clone(), reason });
         }
         // The imitated file system normalizes requests itself and knows nothing of what is expected.
-        // Unannounced growth doubles, so that a file of n bytes has about log n extents.
+        // Unannounced growth doubles, so that a file of n bytes has about log n extents. Where little is free it takes a
+        // small part of that: what is ahead of a log is space that nobody else can have.
         let step_bytes: u64 = if self.kind == FileKind::Table { 8 << 20 } else { 1 << 20 };
         let wanted = if self.core.caches {
             size_bytes
         } else {
-            let growth = if framed || self.first_unit > 0 { size_bytes.clamp(64 << 10, step_bytes) } else { 0 };
+            let free_bytes = self.core.state.lock().free.blocks() * self.core.geometry.block_bytes;
+            let step_bytes = step_bytes.min(free_bytes / GROWTH_PART);
+            let growth = if framed || self.first_unit > 0 { size_bytes.max(64 << 10).min(step_bytes) } else { 0 };
             self.expected_size_bytes.max(size_bytes.saturating_add(growth))
         };
         let needed = stored_bytes(frame, framed, size_bytes);

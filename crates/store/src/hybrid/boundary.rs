@@ -55,7 +55,7 @@ impl Core {
     /// Plans a move and makes it. True when something was done, and there may be more.
     pub(super) fn migrate(&self) -> bool {
         let Some(policy) = &self.migration else { return false };
-        if self.boundaries.is_empty() || self.is_read_only {
+        if self.boundaries.is_empty() || self.is_read_only || self.is_attempt() {
             return false;
         }
         self.divide();

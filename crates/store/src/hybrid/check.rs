@@ -18,7 +18,17 @@ use super::records::{gap_finding, missing_findings, rival_finding};
 use crate::file_store::{Finding, Severity};
 use std::sync::atomic::Ordering;
 
+/// Checks an open store, beside its writers: damage is reported if a second look finds the same.
 pub(super) fn check(core: &Core) -> Vec<Finding> {
+    let mut findings = look(core);
+    if findings.iter().any(|finding| finding.severity > Severity::Warning) {
+        let again = look(core);
+        findings.retain(|finding| finding.severity == Severity::Warning || again.contains(finding));
+    }
+    findings
+}
+
+fn look(core: &Core) -> Vec<Finding> {
     let mut findings = missing_findings(&core.label, &core.set);
     for member in &core.members {
         findings.extend(

@@ -133,6 +133,10 @@ pub(super) struct Core {
     pub(super) set: Set,
     /// Nothing is written: what is, stays in memory.
     pub(super) is_read_only: bool,
+    /// First stamp of the attempt to go on without missing members; 0 where there is none.
+    pub(super) attempt: AtomicU64,
+    /// Held while members are given up.
+    pub(super) deciding: Mutex<()>,
     /// Names of which a device says that they were removed from others that refuse, and below which stamps.
     pub(super) buried: Mutex<BTreeMap<String, u64>>,
     pub(super) files: RwLock<BTreeMap<String, Arc<HybridFile>>>,
@@ -381,6 +385,7 @@ impl Core {
         self.check_writable(name)?;
         let is_table = options.kind == FileKind::Table;
         let mut naming = self.naming.lock();
+        self.decide_before(self.files.read().get(name).cloned().as_deref())?;
         let number = naming.number();
         let born_bytes = self.lifetimes.lock().now();
         let origin = TableOrigin { born_bytes, is_cleaning: false };
@@ -397,7 +402,8 @@ impl Core {
         }
         let (writer, part) = outcome?;
         let device = part.device;
-        let file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
+        let mut file = HybridFile::new(number, name, is_table, options.level, self.env.now().as_nanos());
+        file.is_pointer = options.kind == FileKind::Pointer;
         file.set_parts(vec![part]);
         file.born_bytes.store(born_bytes, Ordering::Relaxed);
         let is_expected = options.job.is_some_and(|job| {

@@ -91,6 +91,8 @@ pub(super) struct HybridFile {
     /// Number in the stamps of its records.
     pub(super) stamp: AtomicU64,
     pub(super) is_table: bool,
+    /// It was made to say which of other files hold.
+    pub(super) is_pointer: bool,
     /// Its present name, or its last.
     pub(super) name: ShortMutex<String>,
     /// Its parts in order, none before the first is made. Whoever reads keeps those it found: what was moved is free when the
@@ -127,6 +129,7 @@ impl HybridFile {
             state,
             stamp: AtomicU64::new(number),
             is_table,
+            is_pointer: false,
             name: ShortMutex::new(name.to_owned()),
             parts: RwLock::default(),
             supersedes: ShortMutex::default(),

@@ -48,6 +48,7 @@ pub(crate) mod conformance;
 mod core;
 mod division;
 mod file;
+mod given_up;
 mod level_counts;
 mod levels;
 mod migration;
@@ -112,6 +113,11 @@ impl HybridStore {
     /// something, without `overwrite`.
     pub fn format(env: &Env, devices: &[varve_media::Device], options: &HybridFormatOptions) -> Result<(), StoreError> {
         recovery::format(env, devices, options)
+    }
+
+    /// Returns true if tables share zones of this size by default: a zone holds two tables of 64 MiB.
+    pub fn shares_zones_of(zone_bytes: u64) -> bool {
+        options::holds_two_tables(zone_bytes)
     }
 
     /// Whether a store of this kind is on the devices: `Ok(false)` when they are blank or have what a format left behind that
@@ -198,17 +204,44 @@ impl FileStore for HybridStore {
 
     fn space(&self) -> Result<Space, StoreError> {
         let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1 };
-        Ok(self.core.members.iter().fold(none, |sum, member| {
+        let (mut missing_bytes, mut unkept_bytes) = (0, 0);
+        let mut sum = self.core.members.iter().fold(none, |sum, member| {
             // What cannot be written is no space.
             let (available_bytes, reserve_bytes) =
                 if member.is_refusing() { (0, 0) } else { member.files.available_bytes() };
+            // A zone that is larger than tables holds one, unless they share it.
+            let table_bytes = self.core.properties.preferred_table_bytes.unwrap_or(u64::MAX).max(1);
+            let zone_bytes = member.files.writable_zone_bytes().max(1);
+            let holds_bytes = |bytes: u64| match !member.files.shares_zones() && zone_bytes > table_bytes {
+                true => bytes / zone_bytes * table_bytes,
+                false => bytes,
+            };
+            if !member.is_refusing() {
+                let wanted = member.files.wanted_reserve();
+                missing_bytes += holds_bytes(wanted.compactions_bytes).saturating_sub(holds_bytes(reserve_bytes));
+                unkept_bytes += holds_bytes(wanted.unkept_bytes);
+            }
             Space {
                 total_bytes: sum.total_bytes + member.files.total_bytes(),
-                available_bytes: sum.available_bytes + available_bytes,
-                reserve_bytes: sum.reserve_bytes + reserve_bytes,
+                available_bytes: sum.available_bytes + holds_bytes(available_bytes),
+                reserve_bytes: sum.reserve_bytes + holds_bytes(reserve_bytes),
                 block_bytes: sum.block_bytes.max(member.files.writable_zone_bytes()),
             }
-        }))
+        });
+        // Zones missing on the device that keeps the reserve are kept on the other devices.
+        sum.available_bytes = sum.available_bytes.saturating_sub(unkept_bytes);
+        let moved_bytes = missing_bytes.min(sum.available_bytes);
+        sum.available_bytes -= moved_bytes;
+        sum.reserve_bytes += moved_bytes;
+        Ok(sum)
+    }
+
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        let mut is_any = false;
+        for member in self.core.members.iter().filter(|member| !self.core.is_read_only && !member.is_refusing()) {
+            is_any |= member.files.reclaim_space()?;
+        }
+        Ok(is_any)
     }
 
     fn hint(&self, hint: &Hint<'_>) {

@@ -204,6 +204,10 @@ impl Core {
     /// Makes space on a device by moving a table of it to another one, where zones are empty or have cached blocks only. False when
     /// there is none that can be moved. Waits for the copy.
     pub(super) fn move_away(&self, device: usize) -> bool {
+        // What was there before stays where it is as long as a missing device may come back.
+        if self.is_attempt() {
+            return false;
+        }
         let is_there = |file: &HybridFile| file.parts().first().is_some_and(|part| part.device == device);
         let smallest = {
             let files = self.files.read();

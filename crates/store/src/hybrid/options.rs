@@ -48,8 +48,9 @@ pub enum MissingDevices {
     /// What is on the others can be read, and nothing is written. Of a name that none of them has nobody can say that there is no
     /// such file.
     ReadOnly,
-    /// The others are the store from now on, for good: what was on the missing one is lost, and it is never taken back, for what
-    /// it has would be older. Files of which parts are missing stay; to read those is an error.
+    /// The others become the store permanently, with the first change that cannot be taken back: a renamed pointer, or a change of
+    /// a file that was there. From then on the missing device is refused, since it has older files; until then it can come back,
+    /// and everything written without it is dropped. Files of which parts are missing stay; reading those parts is an error.
     GiveUp,
 }
 
@@ -94,7 +95,8 @@ pub struct HybridOpenOptions {
     /// Tier of each device, in the order in which they are given, 0 the fastest. Unset: from what they promise; those that
     /// promise nothing are one tier.
     pub tiers: Option<Vec<u8>>,
-    /// Size of the tables that trees are told to make, no more than a zone of the fastest tier has; unset is all of one.
+    /// Size of tables, at most a zone of the fastest tier. Unset: 64 MiB if a zone holds two such tables, which then share zones;
+    /// otherwise a whole zone.
     pub table_bytes: Option<u64>,
     /// Bytes of a table that are written at once. Unset: 16 MiB where positioning costs time, 1 MiB elsewhere, and no more than
     /// a 16th of a zone.
@@ -103,6 +105,20 @@ pub struct HybridOpenOptions {
     pub missing_devices: MissingDevices,
     /// Who migrates and caches.
     pub driver: HybridDriver,
+}
+
+/// Default table size on large zones, in bytes: the size of the default memtable. With one table per zone, a drive of few large zones is
+/// full after a few flushes.
+pub(super) const SHARED_TABLE_BYTES: u64 = 64 << 20;
+
+/// Returns the table size for a zone size; `None` if a table takes a whole zone.
+pub(super) fn table_bytes_for(asked: Option<u64>, zone_bytes: Option<u64>) -> Option<u64> {
+    asked.or_else(|| zone_bytes.filter(|bytes| holds_two_tables(*bytes)).map(|_| SHARED_TABLE_BYTES))
+}
+
+/// Returns true if tables share zones of this size by default.
+pub(super) fn holds_two_tables(zone_bytes: u64) -> bool {
+    zone_bytes / 2 >= SHARED_TABLE_BYTES
 }
 
 impl Default for HybridOpenOptions {

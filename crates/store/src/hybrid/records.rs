@@ -12,6 +12,7 @@
 //! | `\0cache-N` | a cache zone |
 //! | `\0removed-NAME` | records of `NAME` with a lower stamp than this record has were removed, wherever they are |
 //! | `\0without-ID` | the member with this id, 16 hexadecimal digits, was given up: it is not of the set any more |
+//! | `\0attempt` | records of this device with this stamp or a higher one were made by an [attempt](super::given_up) to go on without a member, and go with the next open; they stay where a `\0without-ID` of any device has this stamp or a higher one |
 
 use super::KIND;
 use super::cached::{FoundZone, zone_number};
@@ -25,11 +26,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use varve_media::Device;
 
 /// More names than are changed while a store is open.
-const NUMBERS_OF_OPEN: u64 = 1 << 36;
+pub(super) const NUMBERS_OF_OPEN: u64 = 1 << 36;
 /// What the names of records of removals begin with.
 const REMOVED_NAME: &str = "\0removed-";
 /// What the names of records of members that were given up begin with.
 const WITHOUT_NAME: &str = "\0without-";
+/// Name of the record of an attempt to go on without members that are not there.
+pub(super) const ATTEMPT_NAME: &str = "\0attempt";
 
 /// Name of the record that a name was removed; `None` where it is too long to be one.
 pub(super) fn removed_name(name: &str) -> Option<String> {
@@ -132,6 +135,8 @@ pub(super) struct Found {
     pub(super) left_over: Vec<(usize, String)>,
     /// Records of removals, which go when all that they are about has gone.
     pub(super) removals: Vec<(usize, String)>,
+    /// Devices with a record of an attempt, which goes when what the attempt made has gone, or was taken for good.
+    pub(super) attempts: Vec<usize>,
     /// Number of the next change of a name.
     pub(super) next: u64,
     pub(super) cache_zones: Vec<FoundZone>,
@@ -144,13 +149,20 @@ impl Found {
             files: BTreeMap::new(),
             left_over: Vec::new(),
             removals: Vec::new(),
+            attempts: Vec::new(),
             next: 1,
             cache_zones: Vec::new(),
         };
         let mut records: BTreeMap<String, Vec<Record>> = BTreeMap::new();
         let mut removed: BTreeMap<String, u64> = BTreeMap::new();
+        let decided = decided_by(mounted);
         for (device, files) in mounted.iter().enumerate() {
-            for file in files.files() {
+            let files = files.files();
+            let attempt = files.iter().find(|file| file.name == ATTEMPT_NAME).and_then(|file| file.stamp);
+            found.attempts.extend(attempt.map(|_| device));
+            // Records from this one on were made by an attempt that came to nothing.
+            let undone = attempt.map(|stamp| stamp.number).filter(|first| decided < *first);
+            for file in files {
                 let Some(stamp) = file.stamp else {
                     let without = format!("none of '{}'", file.name);
                     return Err(corruption(label, "band table", 0, "a stamp of every file", without));
@@ -159,12 +171,14 @@ impl Found {
                 if let Some(number) = zone_number(&file.name) {
                     found.next = found.next.max(number + 1);
                     found.cache_zones.push(FoundZone { number, device, size_bytes: file.size_bytes });
+                } else if file.name == ATTEMPT_NAME || without_member(&file.name).is_some() {
+                    // The former goes after what it is about, the latter stays as long as the store.
+                } else if undone.is_some_and(|first| stamp.number >= first) {
+                    found.left_over.push((device, file.name));
                 } else if let Some(name) = file.name.strip_prefix(REMOVED_NAME) {
                     let number = removed.entry(name.to_owned()).or_default();
                     *number = stamp.number.max(*number);
                     found.removals.push((device, file.name));
-                } else if without_member(&file.name).is_some() {
-                    // It stays as long as the store.
                 } else if file.name.starts_with('\0') {
                     // Other files of the store's own are unfinished.
                     found.left_over.push((device, file.name));
@@ -220,6 +234,13 @@ impl Found {
         }
         findings
     }
+}
+
+/// Stamp of the last decision to give up a member; 0 where there is none.
+fn decided_by(mounted: &[MountedFiles]) -> u64 {
+    let files = mounted.iter().flat_map(MountedFiles::files);
+    let decisions = files.filter(|file| without_member(&file.name).is_some());
+    decisions.filter_map(|file| file.stamp).map(|stamp| stamp.number).max().unwrap_or(0)
 }
 
 pub(super) fn gap_finding(label: &str, name: &str) -> Finding {

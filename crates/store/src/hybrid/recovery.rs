@@ -11,22 +11,23 @@ use super::caching::{BlockQueue, CacheZones, CachingName, sampled_one_in};
 use super::core::{Cache, Core, Member, Naming};
 use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
-use super::options::{HybridFormatOptions, HybridOpenOptions, MissingDevices};
+use super::given_up;
+use super::options::{HybridFormatOptions, HybridOpenOptions, MissingDevices, table_bytes_for};
 use super::order::OrderedDevice;
-use super::records::{Found, Record, Resolved, Set, incomplete, without_name};
+use super::records::{ATTEMPT_NAME, Found, NUMBERS_OF_OPEN, Record, Resolved, Set, incomplete};
 use super::removals::Removals;
 use super::tiers::tiers_of;
 use super::wake::Wake;
-use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve, Stamp, TableOrigin};
+use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve};
 use crate::error::StoreError;
-use crate::file_store::{CreateOptions, FileKind, Location, StoreProperties};
+use crate::file_store::{Location, StoreProperties};
 use crate::identity::block::{Presence, Said, said};
 use crate::identity::{self, Identity};
 use crate::journal::{self, METADATA};
 use parking_lot::{Mutex as ShortMutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{Device, NominalPerformance, OverlayDevice};
 
@@ -109,7 +110,8 @@ pub(super) fn format(env: &Env, devices: &[Device], options: &HybridFormatOption
     let zone_bytes =
         |device: &Device| device.block.capabilities().zones.as_ref().map(|zones| zones.zone_capacity_bytes);
     let fast = devices.iter().zip(&tiers).filter(|(_, tier)| **tier == 0);
-    let table_bytes = options.table_bytes.or(fast.filter_map(|(device, _)| zone_bytes(device)).min());
+    let fast_zone_bytes = fast.filter_map(|(device, _)| zone_bytes(device)).min();
+    let table_bytes = table_bytes_for(options.table_bytes, fast_zone_bytes).or(fast_zone_bytes);
     // What the slowest keeps is enough for all: nothing is refused while it has a zone. Of several it is on the first.
     let keeper = tiers.iter().position(|tier| *tier == slowest).unwrap_or(0);
     let reserve = |device: usize| match device == keeper {
@@ -146,9 +148,43 @@ fn mount(env: &Env, devices: &[Device]) -> Result<Vec<MountedFiles>, StoreError>
     devices.iter().map(|device| DeviceFiles::mount(OrderedDevice::device(env, device), KIND)).collect()
 }
 
-fn commit_all(members: &[Member]) -> Result<(), StoreError> {
-    let mut pending = members.iter().filter(|member| member.files.has_pending_names());
-    pending.try_for_each(|member| member.files.commit_names())
+/// Removes records durably. A device that refuses keeps them: they do not count in the open store, and whoever takes their names
+/// from the files that do [knows of them](Member::may_have).
+fn remove_records<'a>(
+    members: &[Member],
+    records: impl Iterator<Item = (usize, &'a str)> + Clone,
+) -> Result<(), StoreError> {
+    for (device, name) in records.clone() {
+        let member = &members[device];
+        match member.files.remove(name) {
+            Err(_) if member.is_refusing() => {}
+            removed => _ = removed?,
+        }
+    }
+    for (device, member) in members.iter().enumerate().filter(|(_, member)| member.files.has_pending_names()) {
+        match member.files.commit_names() {
+            Err(_) if member.is_refusing() && !members.iter().all(Member::is_refusing) => {
+                let names = records.clone().filter(|(other, _)| *other == device);
+                names.for_each(|(_, name)| member.may_still_have(name));
+            }
+            committed => committed?,
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the older records of files on devices that take no writes. What was found of such a file may be in the cache of its
+/// device only, or in one copy of its band table: until the device is written again an older record is all that is durable.
+fn keep_older_records(
+    members: &[Member],
+    files: &BTreeMap<String, Arc<HybridFile>>,
+    left_over: &mut Vec<(usize, String)>,
+) {
+    left_over.retain(|(device, name)| {
+        let file = files.get(name);
+        let uncertain = file.filter(|file| file.parts().iter().any(|part| members[part.device].is_refusing()));
+        uncertain.inspect(|file| file.supersedes.lock().push(*device)).is_none()
+    });
 }
 
 /// Whether a device has nothing of a file but what the part at the same place begins with: it was to go there, and had no space.
@@ -173,21 +209,6 @@ fn is_beginning(members: &[Member], name: &str, rival: &Record, parts: &[Record]
     compared().is_some()
 }
 
-/// Has every device say durably which members were given up, before anything else is changed: none of them is ever taken back.
-fn give_up(set: Set, members: &[Member], number: u64) -> Result<Set, StoreError> {
-    let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
-    for name in set.missing_ids.iter().chain(&set.given_up_ids).map(|member| without_name(*member)) {
-        for member in members.iter().filter(|member| !member.files.has_name(&name)) {
-            let stamp = Stamp { number, start_bytes: 0, goes_on: false };
-            member.files.create(&name, &options, stamp, TableOrigin::default(), 0)?;
-            member.files.commit_names()?;
-        }
-    }
-    let given_up = set.missing.into_iter().chain(set.given_up).collect();
-    let given_up_ids = set.missing_ids.into_iter().chain(set.given_up_ids).collect();
-    Ok(Set { given_up, given_up_ids, ..Set::default() })
-}
-
 /// Opens the store on devices.
 pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions) -> Result<Core, StoreError> {
     let label = label_of(&devices);
@@ -209,12 +230,18 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
         };
         mounted = mount(env, &devices.iter().map(over).collect::<Result<Vec<Device>, StoreError>>()?)?;
     }
+    let fast = mounted.iter().zip(&tiers).filter(|(_, tier)| **tier == 0);
+    let fast_zone_bytes = fast.map(|(mounted, _)| mounted.writable_zone_bytes()).min();
+    let table_bytes = table_bytes_for(options.table_bytes, fast_zone_bytes);
+    let options = &HybridOpenOptions { table_bytes, ..options.clone() };
     let mut found = Found::of(&label, &mounted, &set)?;
     let lifetimes = Arc::new(ShortMutex::new(lifetimes_of(&found.files, &mounted)));
     let mut members = Vec::with_capacity(devices.len());
+    let mut refusals = Vec::new();
     for (mounted, tier) in mounted.into_iter().zip(tiers) {
         let sharing = sharing_of(&mounted, options, &lifetimes);
-        let files = mounted.begin(env, sharing.as_ref())?;
+        let (files, refusal) = mounted.begin(env, sharing.as_ref());
+        refusals.extend(refusal);
         let removals = Mutex::new(env, "removals of a device", Removals::default());
         members.push(Member {
             files,
@@ -227,7 +254,15 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
             emptied: AtomicU32::new(0),
         });
     }
-    let set = if is_read_only { set } else { give_up(set, &members, found.next)? };
+    // Where one device takes no writes the others are written.
+    if refusals.len() == members.len()
+        && let Some(refusal) = refusals.into_iter().next()
+    {
+        return Err(refusal);
+    }
+    if !is_read_only {
+        given_up::complete(&set, &members, found.next)?;
+    }
     // Cache zones stay where there is a cache for them.
     for (name, resolved) in &mut found.files {
         let Resolved { parts, rivals, .. } = resolved;
@@ -244,9 +279,6 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
     };
     let (kept, gone): (Vec<FoundZone>, Vec<FoundZone>) = found.cache_zones.drain(..).partition(is_kept);
     found.left_over.extend(gone.iter().map(|zone| (zone.device, zone_name(zone.number))));
-    for (device, name) in &found.left_over {
-        members[*device].files.remove(name)?;
-    }
     let births = births(&found.files);
     let mut files = BTreeMap::new();
     for (name, Resolved { parts, rivals, is_cut, .. }) in found.files {
@@ -267,14 +299,24 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
         file.rivals = rivals.iter().map(|record| (record.device, record.stamp.start_bytes)).collect();
         files.insert(name, Arc::new(file));
     }
-    commit_all(&members)?;
-    // Nobody needs to be told any more what was removed.
-    for (device, name) in &found.removals {
-        members[*device].files.remove(name)?;
+    keep_older_records(&members, &files, &mut found.left_over);
+    remove_records(&members, found.left_over.iter().map(|(device, name)| (*device, name.as_str())))?;
+    // Nobody needs to be told any more what was removed, unless a device may come back, or be written again, that was
+    // not told.
+    let is_attempt = !is_read_only && !set.missing.is_empty();
+    let keeps_removals = is_attempt || members.iter().any(Member::is_refusing);
+    let removals = found.removals.iter().filter(|_| !keeps_removals).map(|(device, name)| (*device, name.as_str()));
+    remove_records(&members, removals.chain(found.attempts.iter().map(|device| (*device, ATTEMPT_NAME))))?;
+    let mut next = found.next;
+    let (mut set, mut attempt) = (set, 0);
+    if is_attempt {
+        // What a device that comes back has made has lower stamps.
+        attempt = next.saturating_add(NUMBERS_OF_OPEN);
+        next = attempt.saturating_add(1);
+        set = given_up::begin_attempt(set, &members, attempt)?;
     }
-    commit_all(&members)?;
-    let next = found.next;
-    let core = Core { set, is_read_only, ..core_of(env, label, members, files, next, lifetimes, options) };
+    let core = core_of(env, label, members, files, next, lifetimes, options);
+    let core = Core { set, is_read_only, attempt: AtomicU64::new(attempt), ..core };
     core.files.read().values().for_each(|file| core.recount(file));
     if let Some(cache) = &core.cache {
         let mut kept = kept;
@@ -369,6 +411,8 @@ fn core_of(
         members,
         set: Set::default(),
         is_read_only: false,
+        attempt: AtomicU64::new(0),
+        deciding: Mutex::new(env, "members given up", ()),
         buried: Mutex::new(env, "names that were removed", BTreeMap::new()),
         files: RwLock::new(files),
         level_counts: ShortMutex::default(),

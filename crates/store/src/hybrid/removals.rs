@@ -78,7 +78,7 @@ impl Core {
     /// Has a device of the slowest tier keep zones for outputs of compactions where the one that did refuses, or is not there.
     pub(super) fn keep_reserve(&self) {
         let writable = self.writable();
-        if writable.iter().any(|device| self.members[*device].files.keeps_reserve()) {
+        if self.is_attempt() || writable.iter().any(|device| self.members[*device].files.keeps_reserve()) {
             return;
         }
         let tables = self.members.iter().map(|member| member.files.reserve_tables()).max().filter(|tables| *tables > 0);
@@ -224,6 +224,7 @@ impl Core {
         let mut naming = self.naming.lock();
         let number = naming.number();
         let file = self.files.read().get(name).cloned().ok_or_else(|| self.not_found(name))?;
+        self.decide_before(Some(&file))?;
         let removed = match self.refusal_with(name) {
             Some(refusal) => Err(refusal),
             None => self.remove_records(&file, name, number),
@@ -282,13 +283,14 @@ impl Core {
     pub(super) fn sync_names(&self) -> Result<(), StoreError> {
         self.check_writable("")?;
         let mut naming = self.naming.lock();
+        self.decide()?;
         (0..self.members.len()).try_for_each(|device| self.commit_on(device))?;
         let (mut superseding, mut uncertain) = (Vec::new(), None);
         for (name, file) in self.files.read().iter() {
             let is_committed = file.is_durable.load(Ordering::Acquire) || self.check_parts(file).is_ok();
             if !is_committed {
                 uncertain = Some(file.clone());
-            } else if !file.supersedes.lock().is_empty() {
+            } else if !file.supersedes.lock().is_empty() && self.check_parts(file).is_ok() {
                 superseding.push((name.clone(), file.clone()));
             }
         }

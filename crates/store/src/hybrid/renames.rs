@@ -25,6 +25,10 @@ impl Core {
             return Err(StoreError::InvalidRequest { store: self.label.clone(), reason });
         }
         self.check_parts(&file)?;
+        self.decide_before(Some(&file))?;
+        if !file.is_pointer {
+            self.decide_before(self.files.read().get(to).cloned().as_deref())?;
+        }
         self.sync_parts(&file, from)?;
         let number = naming.number();
         self.settle(&file, from, number)?;
@@ -76,7 +80,7 @@ impl Core {
         for (device, start_bytes) in records() {
             let member = &self.members[device];
             let goes_on = file.goes_on(device);
-            let renamed = member.files.rename(from, to, Stamp { number, start_bytes, goes_on });
+            let renamed = self.rename_on(device, file, from, to, Stamp { number, start_bytes, goes_on });
             renamed.inspect_err(|_| member.may_still_have(from))?;
         }
         file.stamp.store(number, Ordering::Release);

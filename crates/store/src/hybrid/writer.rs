@@ -34,6 +34,8 @@ pub(super) struct HybridWriter {
     refused: BTreeSet<usize>,
     /// An empty zone of the device is promised to this file.
     is_promised: bool,
+    /// Bytes of a log that were synced first.
+    first_synced_bytes: Option<u64>,
 }
 
 impl HybridWriter {
@@ -50,6 +52,7 @@ impl HybridWriter {
             shown_bytes: 0,
             refused: BTreeSet::new(),
             is_promised: false,
+            first_synced_bytes: None,
         };
         writer.promise();
         writer
@@ -234,6 +237,15 @@ impl HybridWriter {
         self.core.members[self.device].files.set_stamp(name, stamp)
     }
 
+    /// Missing members are given up before a log tells its owner that it keeps data of users, which follow the header.
+    fn decide_before_data(&self) -> Result<(), StoreError> {
+        let is_data = self.first_synced_bytes.is_some_and(|bytes| self.size_bytes() > bytes);
+        match self.options.kind == FileKind::Log && is_data && self.core.is_attempt() {
+            true => self.core.decide(),
+            false => Ok(()),
+        }
+    }
+
     fn end(&mut self) {
         self.release_promise();
         if let Some(division) = self.core.division.as_ref().filter(|_| self.file.is_table && !self.file.is_removed()) {
@@ -254,6 +266,7 @@ impl WritableFile for HybridWriter {
     }
 
     fn flush(&mut self, context: &IoContext) -> Result<(), StoreError> {
+        self.decide_before_data()?;
         self.run(context, |writer| writer.writable().flush(context))
     }
 
@@ -264,7 +277,9 @@ impl WritableFile for HybridWriter {
     fn sync(&mut self, context: &IoContext) -> Result<(), StoreError> {
         // Of no part of it may be unknown what became of it.
         self.core.check_parts(&self.file)?;
+        self.decide_before_data()?;
         self.run(context, |writer| writer.writable().sync(context))?;
+        self.first_synced_bytes.get_or_insert(self.size_bytes());
         self.core.members[self.device].did_well();
         self.core.synced(&self.file)
     }

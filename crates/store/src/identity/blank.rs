@@ -4,11 +4,12 @@
 //! known lie there, also of a file system in a partition that begins at 1 MiB.
 
 use super::OpenedAs;
+use super::layers::{self, LayerMark};
 use super::signatures::{self, Part};
 use crate::error::StoreError;
 use crate::journal::{METADATA, buffer, media_error};
 use std::fmt::Display;
-use varve_media::{BlockDeviceExt, Device, MediaErrorKind, ZoneCondition, ZoneId, ZoneType};
+use varve_media::{BlockDeviceExt, Device, MediaError, MediaErrorKind, ZoneCondition, ZoneGeometry, ZoneId, ZoneType};
 
 const FIRST_BYTES: u64 = 2 << 20;
 const LAST_BYTES: u64 = 1 << 20;
@@ -26,14 +27,20 @@ enum Unreadable {
 
 fn read(device: &Device, label: &str, at: u64, bytes: &mut [u8], unreadable: Unreadable) -> Result<(), StoreError> {
     let failed = |error| media_error(label, "what it holds", error);
+    // A zone that is offline holds nothing any more.
+    let counts_as_zeros = |error: &MediaError| match error.kind() {
+        MediaErrorKind::Offline => true,
+        MediaErrorKind::Unreadable => unreadable == Unreadable::Zeros,
+        _ => false,
+    };
     match device.block.read_at(at, bytes, &METADATA) {
-        Err(error) if unreadable == Unreadable::Zeros && error.kind() == MediaErrorKind::Unreadable => {}
+        Err(error) if counts_as_zeros(&error) => {}
         result => return result.map_err(failed),
     }
     let sector = device.block.geometry().physical_sector_bytes.max(512) as usize;
     for (number, piece) in bytes.chunks_mut(sector).enumerate() {
         match device.block.read_at(at + (number * sector) as u64, piece, &METADATA) {
-            Err(error) if error.kind() == MediaErrorKind::Unreadable => piece.fill(0),
+            Err(error) if counts_as_zeros(&error) => piece.fill(0),
             result => result.map_err(failed)?,
         }
     }
@@ -69,8 +76,69 @@ fn used(label: &str, offset_bytes: u64, opened_as: &impl Display, found: String)
         offset_bytes,
         expected: format!("a blank device for {opened_as}"),
         found,
-        advice: "choose another device, or format this one with overwrite and lose what it holds".to_owned(),
+        advice: layers::ADVICE_OF_OTHERS.to_owned(),
     }
+}
+
+/// The same of what is named, with how to open it.
+fn used_by(label: &str, opened_as: &impl Display, (name, offset_bytes): (&str, u64)) -> StoreError {
+    let mut error = used(label, offset_bytes, opened_as, name.to_owned());
+    if let StoreError::Foreign { advice, .. } = &mut error {
+        *advice = layers::advice(name).to_owned();
+    }
+    error
+}
+
+fn find_layer(device: &Device, label: &str, zones: Option<&ZoneGeometry>) -> Option<LayerMark> {
+    let mut read_at = |at: u64, bytes: &mut [u8]| read(device, label, at, bytes, Unreadable::Zeros).is_ok();
+    let capabilities = device.block.capabilities();
+    layers::find(device.block.geometry().capacity_bytes, zones, capabilities.buffer_alignment_bytes, true, &mut read_at)
+}
+
+/// Refuses a device that a layer has marked, as one of these zones.
+pub(super) fn refuse_layer(
+    device: &Device,
+    label: &str,
+    zones: Option<&ZoneGeometry>,
+    opened_as: &impl Display,
+) -> Result<(), StoreError> {
+    match find_layer(device, label, zones) {
+        Some(mark) => Err(used_by(label, opened_as, (mark.name, mark.offset_bytes))),
+        None => Ok(()),
+    }
+}
+
+/// Names the layer that has marked the device, in an error that refuses the device without it.
+pub(crate) fn name_layer(device: &Device, label: &str, opened_as: &impl Display, error: StoreError) -> StoreError {
+    name_layer_of(device, device.block.capabilities().zones.as_ref(), label, opened_as, error)
+}
+
+/// The same of the bytes of a device that is to have these zones.
+pub(super) fn name_layer_of(
+    device: &Device,
+    zones: Option<&ZoneGeometry>,
+    label: &str,
+    opened_as: &impl Display,
+    error: StoreError,
+) -> StoreError {
+    let StoreError::Foreign { found, .. } = &error else { return error };
+    match find_layer(device, label, zones) {
+        Some(mark) if found.contains(mark.name) => error,
+        Some(mark) => {
+            let mut named = used_by(label, opened_as, (mark.name, mark.offset_bytes));
+            if let StoreError::Foreign { found: what, .. } = &mut named {
+                *what = format!("{}; without it the device holds {found}", mark.name);
+            }
+            named
+        }
+        None => error,
+    }
+}
+
+/// What known programs have marked the ends with.
+fn known(ends: &[(u64, Vec<u8>)], capacity_bytes: u64) -> Option<(&'static str, u64)> {
+    let layer = ends.first().and_then(|(_, first)| layers::at_start(first));
+    layer.map(|name| (name, 0)).or_else(|| signatures::find(&parts(ends), capacity_bytes))
 }
 
 fn parts(ends: &[(u64, Vec<u8>)]) -> Vec<Part<'_>> {
@@ -80,14 +148,18 @@ fn parts(ends: &[(u64, Vec<u8>)]) -> Vec<Part<'_>> {
 /// Refuses a device that is not blank, with what it seems to hold.
 pub(crate) fn refuse_used(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<(), StoreError> {
     refuse_bytes(device, label, opened_as)?;
-    refuse_written_zones(device, label, opened_as)
+    refuse_written_zones(device, label, opened_as).map_err(|error| name_layer(device, label, opened_as, error))
 }
 
 /// The same by its bytes alone.
 pub(crate) fn refuse_bytes(device: &Device, label: &str, opened_as: &impl Display) -> Result<(), StoreError> {
+    refuse_ends(device, label, opened_as).map_err(|error| name_layer(device, label, opened_as, error))
+}
+
+fn refuse_ends(device: &Device, label: &str, opened_as: &impl Display) -> Result<(), StoreError> {
     let ends = ends(device, label, Unreadable::Error)?;
-    if let Some((name, at)) = signatures::find(&parts(&ends), device.block.geometry().capacity_bytes) {
-        return Err(used(label, at, opened_as, name.to_owned()));
+    if let Some((name, at)) = known(&ends, device.block.geometry().capacity_bytes) {
+        return Err(used_by(label, opened_as, (name, at)));
     }
     for (start, bytes) in &ends {
         if let Some(position) = bytes.iter().position(|byte| *byte != 0) {
@@ -101,8 +173,8 @@ pub(crate) fn refuse_bytes(device: &Device, label: &str, opened_as: &impl Displa
 /// Refuses a device that begins with a mark of ours when something known has been put on it since.
 pub(crate) fn refuse_used_by_others(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<(), StoreError> {
     let ends = ends(device, label, Unreadable::Zeros)?;
-    match signatures::find(&parts(&ends), device.block.geometry().capacity_bytes) {
-        Some((name, at)) => Err(used(label, at, opened_as, name.to_owned())),
+    match known(&ends, device.block.geometry().capacity_bytes) {
+        Some(found) => Err(used_by(label, opened_as, found)),
         None => Ok(()),
     }
 }

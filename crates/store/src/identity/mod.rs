@@ -31,6 +31,7 @@
 
 mod blank;
 pub(crate) mod block;
+mod layers;
 mod signatures;
 
 #[cfg(test)]
@@ -43,7 +44,8 @@ use std::fmt;
 use varve_env::Random;
 use varve_media::{Device, TrackGeometry, TrackOverlap, ZoneGeometry, ZoneType};
 
-pub(crate) use blank::{refuse_bytes, refuse_used, refuse_used_by_others};
+pub(crate) use blank::{name_layer, refuse_bytes, refuse_used, refuse_used_by_others};
+pub use layers::{LayerMark, find_layer_mark};
 
 /// Bytes of the description.
 pub(crate) const DESCRIPTION_BYTES: usize = 128;
@@ -339,24 +341,29 @@ pub fn check_rules(device: &Device, wanted: &Device) -> Result<bool, StoreError>
     let label = wanted.block.name();
     let shape = DeviceShape::of(wanted);
     match block::said(device, label) {
-        Some(said) if !said.identity.shape.is_same_place(&shape) => Err(StoreError::Foreign {
-            store: label.to_owned(),
-            structure: "what the device was formatted as".to_owned(),
-            offset_bytes: said.offset_bytes,
-            expected: shape.to_string(),
-            found: OpenedAs { kind: said.kind, shape: said.identity.shape }.to_string(),
-            advice: "open it as what it was formatted as, or format it anew with overwrite and lose what it holds"
-                .to_owned(),
-        }),
+        Some(said) if !said.identity.shape.is_same_place(&shape) => {
+            let error = StoreError::Foreign {
+                store: label.to_owned(),
+                structure: "what the device was formatted as".to_owned(),
+                offset_bytes: said.offset_bytes,
+                expected: shape.to_string(),
+                found: OpenedAs { kind: said.kind, shape: said.identity.shape }.to_string(),
+                advice: "open it as what it was formatted as, or format it anew with overwrite and lose what it holds"
+                    .to_owned(),
+            };
+            Err(blank::name_layer_of(device, wanted.block.capabilities().zones.as_ref(), label, &shape, error))
+        }
         said => Ok(said.is_some()),
     }
 }
 
 /// Refuses a device that holds anything: see [`check_rules`] for what the two are. Reads its first two mebibytes and its
-/// last one.
+/// last one, and where layers put their marks.
 ///
 /// # Errors
 /// [`StoreError::Foreign`] that names what is there and both; [`StoreError::Media`] when it cannot be read.
 pub fn check_blank(device: &Device, wanted: &Device) -> Result<(), StoreError> {
-    refuse_bytes(device, wanted.block.name(), &DeviceShape::of(wanted))
+    let (label, shape) = (wanted.block.name(), DeviceShape::of(wanted));
+    refuse_bytes(device, label, &shape)?;
+    blank::refuse_layer(device, label, wanted.block.capabilities().zones.as_ref(), &shape)
 }

@@ -5,6 +5,9 @@
 //! table that says what lies in the first two mebibytes or the last one. Sources: util-linux, `libblkid/src`
 //! (`superblocks/*.c`, `partitions/*.c`), and, for what writes them, the headers named below.
 
+use super::layers;
+use varve_media::WRITE_BUFFER_MARK;
+
 /// Where a mark begins.
 #[derive(Clone, Copy)]
 enum Place {
@@ -12,6 +15,8 @@ enum Place {
     Start(u64),
     /// In bytes before the end.
     End(u64),
+    /// At the start of the last whole 4 KiB.
+    LastUnit,
     /// As md places superblocks of version 0.90: in the last whole 64 KiB but one (`md_p.h`, `MD_NEW_SIZE_SECTORS`).
     Md090,
     /// As md places superblocks of version 1.0: 8 KiB or more before the end, at 4 KiB (`super1.c` of mdadm).
@@ -24,10 +29,17 @@ struct Signature {
     places: &'static [Place],
 }
 
-use Place::{End, Md10, Md090, Start};
+use Place::{End, LastUnit, Md10, Md090, Start};
 
 /// The specific before the general: what names a partition table also begins many file systems.
 const SIGNATURES: &[Signature] = &[
+    // Before all: a page of the disk may begin with another.
+    Signature { name: layers::BUFFER_NAME, mark: WRITE_BUFFER_MARK, places: &[Start(0), LastUnit] },
+    Signature {
+        name: layers::BUFFERED_DISK_NAME,
+        mark: WRITE_BUFFER_MARK,
+        places: &[End(varve_media::WRITE_BUFFER_RESERVED_BYTES)],
+    },
     Signature {
         name: "a GPT partition table",
         mark: b"EFI PART",
@@ -118,6 +130,7 @@ pub(super) fn find(parts: &[Part<'_>], capacity_bytes: u64) -> Option<(&'static 
         // A partition's end is not known.
         _ if beginning > 0 => None,
         End(before) => capacity_bytes.checked_sub(before),
+        LastUnit => (capacity_bytes & !0xfff).checked_sub(4096),
         Md090 => (capacity_bytes & !0xffff).checked_sub(64 << 10),
         Md10 => ((capacity_bytes / 512).checked_sub(16)? & !7).checked_mul(512),
     };
@@ -156,6 +169,7 @@ mod tests {
                 let at = match place {
                     Start(at) => *at,
                     End(before) => CAPACITY_BYTES - before,
+                    LastUnit => CAPACITY_BYTES - 4096,
                     Md090 => CAPACITY_BYTES - (64 << 10),
                     Md10 => CAPACITY_BYTES - (8 << 10),
                 };

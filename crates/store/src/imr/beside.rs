@@ -45,6 +45,7 @@ impl BesideGeometry {
                     .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
                 unit_bytes,
                 group_zones: 0,
+                groups: 0,
             },
             None => anchor_regions(unit_bytes),
         };

@@ -71,6 +71,22 @@ impl TrackBitmap {
         })
     }
 
+    /// The last track of `range` that is in this set. Cost: a look at each 64 tracks behind it.
+    pub(crate) fn last_in(&self, range: Range<u32>) -> Option<TrackId> {
+        if range.is_empty() {
+            return None;
+        }
+        (range.start / WORD_TRACKS..range.end.div_ceil(WORD_TRACKS)).rev().find_map(|index| {
+            let first = index * WORD_TRACKS;
+            let below = |track: u32| match track.saturating_sub(first) {
+                count if count < WORD_TRACKS => (1 << count) - 1,
+                _ => u64::MAX,
+            };
+            let word = self.word(index) & below(range.end) & !below(range.start);
+            word.checked_ilog2().map(|bit| TrackId(first + bit))
+        })
+    }
+
     fn word(&self, index: u32) -> u64 {
         self.words.get(index as usize).copied().unwrap_or(0)
     }
@@ -116,6 +132,18 @@ mod tests {
         let bottoms = model.iter().filter(|track| track.0.is_multiple_of(2)).count() as u64;
         assert_eq!(bitmap.tier_counts(), (bottoms, model.len() as u64 - bottoms));
         assert!(bitmap.iter().eq(model.into_iter()));
+    }
+
+    #[test]
+    fn finds_last_track_of_every_range() {
+        let mut random = Random::seeded(5);
+        for _ in 0..200 {
+            let mut bitmap = TrackBitmap::new(200);
+            (0..random.below(8)).for_each(|_| _ = bitmap.insert(TrackId(random.below(200) as u32)));
+            let (start, end) = (random.below(200) as u32, random.below(220) as u32);
+            let model = (start..end.max(start)).rev().map(TrackId).find(|track| bitmap.contains(*track));
+            assert_eq!(bitmap.last_in(start..end), model, "{start}..{end}");
+        }
     }
 
     #[test]

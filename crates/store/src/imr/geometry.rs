@@ -61,7 +61,7 @@ pub(super) fn anchor_regions(unit_bytes: u32) -> JournalRegions {
         offset_bytes: SUPERBLOCK_RESERVED_BYTES + number * u64::from(unit_bytes),
         length_bytes: u64::from(unit_bytes),
     };
-    JournalRegions { log: at(0), checkpoints: [at(1), at(2)], unit_bytes, group_zones: 0 }
+    JournalRegions { log: at(0), checkpoints: [at(1), at(2)], unit_bytes, group_zones: 0, groups: 0 }
 }
 
 /// Bytes that log and checkpoint of the S2TMap of a disk need.
@@ -80,6 +80,7 @@ pub(super) fn map_regions(tracks: &TrackGeometry, unit_bytes: u32) -> JournalReg
             .map(|number| Region { offset_bytes: at + log + number * checkpoint, length_bytes: checkpoint }),
         unit_bytes,
         group_zones: 0,
+        groups: 0,
     }
 }
 

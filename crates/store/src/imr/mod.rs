@@ -98,6 +98,7 @@ pub(crate) fn decode_anything(bytes: &[u8]) {
         checkpoints: [region(256 << 10, 64 << 10), region(320 << 10, 64 << 10)],
         unit_bytes: 512,
         group_zones: 0,
+        groups: 0,
     };
     let _ = StoreGeometry::decode(bytes, &journal);
     let _ = beside::decode(bytes, &journal, 64 << 20);
@@ -359,6 +360,11 @@ impl FileStore for ImrStore {
         let available_bytes = (total_bytes + reclaimable_bytes).saturating_sub(valid_bytes);
         let block_bytes = tracks.bottom_track_bytes.max(tracks.top_track_bytes);
         Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
+    }
+
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        // Nothing is held without need.
+        Ok(false)
     }
 
     fn hint(&self, hint: &Hint<'_>) {

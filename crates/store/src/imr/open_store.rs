@@ -176,7 +176,7 @@ pub(super) fn named(error: StoreError, to: &str) -> StoreError {
         StoreError::NoSpace { store, requested_bytes, available_bytes, .. } => {
             StoreError::NoSpace { store, name: to, requested_bytes, available_bytes }
         }
-        StoreError::Media { store, source, .. } => StoreError::Media { store, name: to, source },
+        StoreError::Media { store, error, .. } => StoreError::Media { store, name: to, error },
         other => other,
     }
 }

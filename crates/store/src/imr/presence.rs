@@ -25,26 +25,36 @@ enum Said {
 /// Says what a disk holds, and whether what it says of itself is damaged. `own` is its part for the store's own.
 pub(super) fn presence(label: &str, device: &Device, own: &Device) -> Result<(Presence, Option<Finding>), StoreError> {
     let opened_as = OpenedAs::new(KIND, device);
+    presence_without_layers(label, device, own, &opened_as)
+        .map_err(|error| identity::name_layer(device, label, &opened_as, error))
+}
+
+fn presence_without_layers(
+    label: &str,
+    device: &Device,
+    own: &Device,
+    opened_as: &OpenedAs,
+) -> Result<(Presence, Option<Finding>), StoreError> {
     if device.block.capabilities().tracks.as_ref().is_none_or(|tracks| !tracks.interlaced) {
-        return Ok((journal::presence_on_device(own, label, &opened_as)?, None));
+        return Ok((journal::presence_on_device(own, label, opened_as)?, None));
     }
-    let said = said(label, device, &opened_as)?;
-    let found = match (journal::presence(own, label, &opened_as), &said) {
+    let said = said(label, device, opened_as)?;
+    let found = match (journal::presence(own, label, opened_as), &said) {
         (Err(StoreError::Foreign { .. }), Said::Unfinished) => Presence::Unfinished,
         // Saying so has destroyed what was there.
-        (Err(StoreError::Media { source, .. }), Said::Unfinished) if source.kind() == MediaErrorKind::Unreadable => {
+        (Err(StoreError::Media { error, .. }), Said::Unfinished) if error.kind() == MediaErrorKind::Unreadable => {
             Presence::Unfinished
         }
         (Err(error), Said::Nothing) => {
             // What holds something known says more by that than by what lies where superblocks would.
-            identity::refuse_used_by_others(device, label, &opened_as)?;
+            identity::refuse_used_by_others(device, label, opened_as)?;
             return Err(error);
         }
         (found, _) => found?,
     };
     let presence = match (found, said) {
         (Presence::Blank, Said::Nothing) => {
-            identity::refuse_used(device, label, &opened_as)?;
+            identity::refuse_used(device, label, opened_as)?;
             Presence::Blank
         }
         (Presence::Blank, Said::Made) => {
@@ -58,7 +68,7 @@ pub(super) fn presence(label: &str, device: &Device, own: &Device) -> Result<(Pr
         }
         (Presence::Store, _) => Presence::Store,
         (Presence::Blank | Presence::Unfinished, _) => {
-            identity::refuse_used_by_others(device, label, &opened_as)?;
+            identity::refuse_used_by_others(device, label, opened_as)?;
             Presence::Unfinished
         }
     };

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use varve_env::{Condvar, Env};
 use varve_media::{
-    AlignedBuffer, BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, TrackControl, TrackId,
+    AlignedBuffer, BlockDeviceExt, Device, IoCause, IoClass, IoContext, MediaError, SeekTimes, TrackControl, TrackId,
 };
 
 /// What the S2TMap on a medium says.
@@ -370,6 +370,8 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let capabilities = disk.block.capabilities();
     let is_forced = options.track_writes == TrackWrites::Forced && capabilities.forced_unit_access;
     let forced_at_once = is_forced.then_some(capabilities.queue_depth).filter(|&depth| depth > 1);
+    let setting = PolicySetting { rewrite, geometry: &geometry.tracks, table_bytes_max: geometry.table_bytes_max };
+    let seek = capabilities.seek.unwrap_or(SeekTimes::TYPICAL);
     Ok(OpenStore {
         kernel: Kernel::new(env, &label, state, journal, Box::new(SingleCommits), latch),
         properties,
@@ -382,11 +384,7 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
         small_files_bytes,
         anchor,
         packed_files,
-        policy: allocation.policy(&PolicySetting {
-            rewrite,
-            geometry: &geometry.tracks,
-            table_bytes_max: geometry.table_bytes_max,
-        }),
+        policy: allocation.policy_on(&setting, &seek),
         allocation,
         rewrite,
         forced_at_once,

@@ -1,13 +1,12 @@
 //! Parts of a disk as devices of their own.
 
-use crate::kernel::SyncOrder;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{
     AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
-    TrackGeometry, TrackId, Transfer,
+    SyncOrder, TrackGeometry, TrackId, Transfer,
 };
 
 /// A disk that several users write to and sync.

@@ -8,7 +8,8 @@
 //!   other free for the next;
 //! - a *log* ([`log`]) of commits, each a group of changes that happens whole or not at all.
 //!
-//! On a device without a place that can be written again all of this lies in [zones], generation by generation.
+//! On a device without a place that can be written again all of this lies in [zones], generation by generation: which one counts
+//! is decided in [generations], and how it is written in [copies].
 //!
 //! A *generation* begins when the store is opened and at every checkpoint. The log of a generation
 //! starts at the beginning of the log's region, so it overwrites that of the generation before, and
@@ -29,6 +30,8 @@
 //! cannot be read. Whoever opens a journal reads all there is, and begins the next generation last.
 
 mod checkpoint;
+mod copies;
+mod generations;
 mod log;
 mod place;
 mod superblock;
@@ -37,22 +40,24 @@ mod zones;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod worn_tests;
+#[cfg(test)]
 mod zone_tests;
 
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
 use crate::identity::block::{IdentityBlock, Presence};
 use crate::identity::{self, Identity, OpenedAs};
-use crate::kernel::SyncOrder;
+use copies::{Copies, Written};
+use generations::Begun;
 use log::{CommitShape, LogReader, LogTail};
 use place::Place;
 use std::sync::Arc;
 use superblock::{CheckpointReference, Superblock};
-use varve_media::{AlignedBuffer, Device, IoClass, IoContext, MediaError};
-use zones::Begun;
+use varve_media::{AlignedBuffer, Device, IoClass, IoContext, MediaError, SyncOrder};
 
 pub(crate) use superblock::{Slot, StoreKind, read_slots, seal, write_identity};
-pub(crate) use zones::{group_zones, lies_in_zones};
+pub(crate) use zones::{active_metadata_zones, group_zones, groups, lies_in_zones};
 
 /// Runs every decoder of this module on bytes that may be anything.
 pub(crate) fn decode_anything(bytes: &[u8]) {
@@ -105,9 +110,37 @@ pub(crate) struct JournalRegions {
     pub(crate) checkpoints: [Region; 2],
     /// Bytes of a unit of the log: the device's physical sector.
     pub(crate) unit_bytes: u32,
-    /// Zones of each of the two [groups](zones) at the start of the device in which it lies, generation by generation, and
+    /// Zones of each of the [groups](zones) at the start of the device in which it lies, generation by generation, and
     /// within which the regions are; 0 where it lies at fixed places.
     pub(crate) group_zones: u32,
+    /// Number of those groups; 0 where it lies at fixed places.
+    pub(crate) groups: u8,
+}
+
+/// Groups of zones of a journal of which a generation lies in one.
+pub(crate) const SINGLE_GROUPS: u8 = 2;
+/// Groups of zones of a journal of which a generation lies in two.
+pub(crate) const MIRRORED_GROUPS: u8 = 3;
+
+impl JournalRegions {
+    /// Groups of zones in which a generation lies.
+    fn copies(&self) -> usize {
+        if self.groups == MIRRORED_GROUPS { 2 } else { 1 }
+    }
+
+    /// Zones at the start of the device in which it lies.
+    pub(crate) fn metadata_zones(&self) -> u64 {
+        u64::from(self.group_zones) * u64::from(self.groups)
+    }
+}
+
+/// What became of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Committed {
+    Durable,
+    /// One copy of the journal cannot be written any more. Nothing may be acknowledged before a generation has begun with a state
+    /// that has the commit.
+    NeedsGeneration,
 }
 
 /// How a commit reaches the medium.
@@ -136,8 +169,8 @@ pub(crate) struct Recovered {
 /// An open journal. One user at a time; a failed write or sync poisons it.
 pub(crate) struct Journal {
     place: Place,
-    /// In zones, the group of the next generation.
-    next_group: Option<NextGroup>,
+    /// In zones, where the generations lie.
+    in_zones: Option<InZones>,
     opened_as: OpenedAs,
     order: Arc<SyncOrder>,
     superblock: Superblock,
@@ -154,9 +187,11 @@ pub(crate) struct Journal {
     poisoned: Option<String>,
 }
 
-/// Where the next generation goes, in zones.
-struct NextGroup {
-    place: Place,
+/// A journal in zones.
+struct InZones {
+    copies: Copies,
+    /// Commits that were found in each group that holds the present generation.
+    found: Vec<(usize, u64)>,
     /// The state that was recovered, until there is another.
     state: Vec<u8>,
 }
@@ -200,7 +235,7 @@ impl Formatting {
 
     /// Says it again, where writing elsewhere may have destroyed it.
     pub(crate) fn mark(&self) -> Result<(), StoreError> {
-        if let Some(marked) = zones::mark(&self.device, &self.label, &self.block) {
+        if let Some(marked) = copies::mark(&self.device, &self.label, &self.block) {
             return marked;
         }
         for offset_bytes in SUPERBLOCK_OFFSETS {
@@ -220,12 +255,13 @@ impl Formatting {
             identity,
             capacity_bytes: device.block.geometry().capacity_bytes,
             regions: *regions,
+            given_up: 0,
             active_checkpoint: 0,
             checkpoint: CheckpointReference { generation, length_bytes: 0, checksum: 0 },
             parameters: parameters.to_vec(),
         };
         if regions.group_zones > 0 {
-            return zones::write_first(&device, &label, superblock, state);
+            return copies::write_first(&device, &label, superblock, state);
         }
         let place = Place::whole(&device, &label);
         zero(&device, &label, regions.log)?;
@@ -241,7 +277,7 @@ impl Formatting {
 /// What is on a device, or on the part of it that is a journal's, for a store that would be opened or made there. Says
 /// [`Presence::Blank`] of zeros in both places, whatever is elsewhere.
 pub(crate) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
-    if let Some(presence) = zones::presence(device, label, opened_as) {
+    if let Some(presence) = generations::presence(device, label, opened_as) {
         return presence;
     }
     superblock::presence(device, label, opened_as, read_slots(device, label))
@@ -249,6 +285,11 @@ pub(crate) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Re
 
 /// The same of a whole device, which is blank only when it is blank everywhere.
 pub(crate) fn presence_on_device(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
+    presence_without_layers(device, label, opened_as)
+        .map_err(|error| identity::name_layer(device, label, opened_as, error))
+}
+
+fn presence_without_layers(device: &Device, label: &str, opened_as: &OpenedAs) -> Result<Presence, StoreError> {
     let presence = match presence(device, label, opened_as) {
         // What holds something known says more by that than by what lies where superblocks would.
         Err(StoreError::Foreign { structure, .. }) if structure == "superblock" => {
@@ -280,8 +321,8 @@ impl Journal {
         label: &str,
         opened_as: &OpenedAs,
     ) -> Result<(Journal, Recovered), StoreError> {
-        if let Some(begun) = zones::recover(device, label, opened_as) {
-            return Journal::of_zones(device, opened_as, begun?);
+        if let Some(begun) = generations::recover(device, label, opened_as) {
+            return Ok(Journal::of_zones(device, opened_as, begun?));
         }
         let place = Place::whole(device, label);
         let slots = superblock::slots_in(&place);
@@ -293,7 +334,7 @@ impl Journal {
         let recovered = Recovered { parameters: superblock.parameters.clone(), checkpoint, commits, findings };
         let journal = Journal {
             place,
-            next_group: None,
+            in_zones: None,
             opened_as: opened_as.clone(),
             order: SyncOrder::alone(device.block.clone()),
             slots: [1 - chosen, chosen],
@@ -308,13 +349,15 @@ impl Journal {
     }
 
     /// The same of a journal in zones.
-    fn of_zones(device: &Device, opened_as: &OpenedAs, begun: Begun) -> Result<(Journal, Recovered), StoreError> {
-        let Begun { groups: [place, next], superblock, findings, tail: LogTail { commits, position_units } } = begun;
-        let checkpoint = checkpoint::read(&place, superblock.regions.checkpoints[0], &superblock)?;
+    fn of_zones(device: &Device, opened_as: &OpenedAs, begun: Begun) -> (Journal, Recovered) {
+        let Begun { groups, holders, given_up, place, superblock, findings, checkpoint, tail } = begun;
+        let LogTail { commits, position_units } = tail;
+        let current = holders.iter().map(|(group, _)| *group).collect();
+        let copies = Copies::new(groups, superblock.regions.copies(), current, given_up);
         let recovered = Recovered { parameters: superblock.parameters.clone(), checkpoint, commits, findings };
         let journal = Journal {
             place,
-            next_group: Some(NextGroup { place: next, state: recovered.checkpoint.clone() }),
+            in_zones: Some(InZones { copies, found: holders, state: recovered.checkpoint.clone() }),
             opened_as: opened_as.clone(),
             order: SyncOrder::alone(device.block.clone()),
             slots: [0, 1],
@@ -326,7 +369,7 @@ impl Journal {
             writable: false,
             poisoned: None,
         };
-        Ok((journal, recovered))
+        (journal, recovered)
     }
 
     /// Its syncs are among these from now on: of the device it lies on.
@@ -405,21 +448,25 @@ impl Journal {
     }
 
     /// Writes a group of changes durably. It must [fit](Journal::fits).
-    pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self, payload: &[u8], style: CommitStyle) -> Result<Committed, StoreError> {
         assert!(self.writable && self.fits(payload.len(), style), "a commit goes into a begun generation with space");
         self.poisoning(|journal| {
             let shape = journal.shape_of(payload.len(), style);
             let unit_bytes = journal.superblock.regions.unit_bytes as usize;
-            let place = &journal.place;
+            let place = journal.place.clone();
             let mut bytes = place.buffer(shape.units as usize * unit_bytes);
             let superblock = &journal.superblock;
             log::encode(&mut bytes, shape, superblock, journal.sequence, payload);
             let offset = superblock.regions.log.offset_bytes + journal.position_units * unit_bytes as u64;
+            journal.position_units += shape.units;
+            journal.sequence += 1;
+            if let Some(zones) = &mut journal.in_zones {
+                let is_whole = zones.copies.write(offset, &bytes)?;
+                journal.sync()?;
+                journal.writable = is_whole;
+                return Ok(if is_whole { Committed::Durable } else { Committed::NeedsGeneration });
+            }
             match style {
-                CommitStyle::Single if superblock.regions.group_zones > 0 => {
-                    place.write(offset, &bytes, false)?;
-                    journal.sync()?;
-                }
                 CommitStyle::Single => place.write(offset, &bytes, true)?,
                 CommitStyle::Ordered { .. } => {
                     let (first, marks) = bytes.split_at(bytes.len() - 2 * unit_bytes);
@@ -428,16 +475,14 @@ impl Journal {
                     place.write(offset + first.len() as u64, marks, true)?;
                 }
             }
-            journal.position_units += shape.units;
-            journal.sequence += 1;
-            Ok(())
+            Ok(Committed::Durable)
         })
     }
 
     /// Begins a generation whose state is `state`, or, without one, the state of the checkpoint there
     /// is: only for a log that is empty. Durable when it returns.
     pub(crate) fn begin(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
-        if self.next_group.is_some() {
+        if self.in_zones.is_some() {
             return self.poisoning(|journal| journal.begin_in_zones(state));
         }
         self.poisoning(|journal| {
@@ -468,17 +513,17 @@ impl Journal {
         })
     }
 
-    /// The next generation takes the place of the one before the present one, which stays.
+    /// The next generation takes the place of the one before the present one, and then of a copy of that.
     fn begin_in_zones(&mut self, state: Option<&[u8]>) -> Result<(), StoreError> {
-        let Some(NextGroup { place, state: recovered }) = &self.next_group else { return Ok(()) };
+        let order = self.order.clone();
+        let label = self.place.label.clone();
+        let Some(InZones { copies, found, state: recovered }) = &mut self.in_zones else { return Ok(()) };
         assert!(state.is_some() || self.sequence == 1, "a log with commits needs a checkpoint");
-        let superblock = Superblock { generation: self.superblock.generation + 1, ..self.superblock.clone() };
-        self.place.finish()?;
-        let state = state.unwrap_or(recovered);
-        let (superblock, position_units) = zones::write_generation(place, superblock, state, &|| self.sync())?;
-        let begun = place.clone();
-        let before = std::mem::replace(&mut self.place, begun);
-        self.next_group = Some(NextGroup { place: before, state: Vec::new() });
+        let sync = || order.sync(&METADATA).map_err(|error| media_error(&label, "sync", error));
+        let Written { superblock, position_units } =
+            copies.begin(&self.superblock, state.unwrap_or(recovered), &sync)?;
+        self.place = copies.place().clone();
+        (*recovered, *found) = (Vec::new(), Vec::new());
         self.superblock = superblock;
         self.position_units = position_units;
         self.sequence = 1;
@@ -503,10 +548,23 @@ impl Journal {
                             self.place.label, expected.0, expected.1, actual.0, actual.1
                         ),
                     });
+                } else if self.writable {
+                    findings.extend(self.short_copies(&found));
                 }
                 findings
             }
         }
+    }
+
+    /// Copies of the present generation in zones that lack something that is in another, as they are found on the medium.
+    fn short_copies(&self, found: &Journal) -> Vec<Finding> {
+        let (Some(own), Some(found)) = (&self.in_zones, &found.in_zones) else { return Vec::new() };
+        let is_whole = |group: &usize| found.found.contains(&(*group, self.sequence - 1));
+        let short = own.copies.current().iter().filter(|group| !is_whole(group));
+        let what = "it lacks commits that were acknowledged";
+        short
+            .map(|group| generations::redundancy(own.copies.group(*group), what, "the next opening replaces it"))
+            .collect()
     }
 }
 
@@ -529,7 +587,7 @@ pub(crate) fn corruption(
         offset_bytes,
         expected: expected.into(),
         found: found.into(),
-        advice: "restore the store from a backup, or format it anew".to_owned(),
+        advice: "restore the store from a backup".to_owned(),
     }
 }
 
@@ -539,19 +597,19 @@ pub(crate) fn unreadable(
     structure: &str,
     offset_bytes: u64,
     expected: impl Into<String>,
-    source: MediaError,
+    error: MediaError,
 ) -> StoreError {
     StoreError::Unreadable {
         store: label.to_owned(),
         structure: structure.to_owned(),
         offset_bytes,
         expected: expected.into(),
-        source: Box::new(source),
+        error: Box::new(error),
     }
 }
 
-pub(crate) fn media_error(label: &str, structure: &str, source: MediaError) -> StoreError {
-    StoreError::Media { store: label.to_owned(), name: structure.to_owned(), source }
+pub(crate) fn media_error(label: &str, structure: &str, error: MediaError) -> StoreError {
+    StoreError::Media { store: label.to_owned(), name: structure.to_owned(), error }
 }
 
 /// For one who formats a device or opens it.

@@ -17,6 +17,11 @@ pub(super) struct Place {
     zones: Option<ZoneRun>,
 }
 
+/// Whether the device gave up a zone: nothing can be written to it.
+pub(super) fn is_worn(zone: &ZoneDescription) -> bool {
+    matches!(zone.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline)
+}
+
 /// Zones one behind the other, written in order from the first to the last, each up to what can be written of it.
 #[derive(Clone)]
 struct ZoneRun {
@@ -50,6 +55,11 @@ impl Place {
     /// Whether a zone is one of its.
     pub(super) fn holds(&self, zone: ZoneId) -> bool {
         self.zones.as_ref().is_some_and(|run| (run.first..run.first + run.count).contains(&zone.0))
+    }
+
+    /// Whether a zone is one of both.
+    pub(super) fn overlaps(&self, other: &Place) -> bool {
+        self.zones.as_ref().is_some_and(|run| (run.first..run.first + run.count).any(|zone| other.holds(ZoneId(zone))))
     }
 
     /// Bytes it has.
@@ -141,9 +151,39 @@ impl Place {
         sync(&self.device, &self.label)
     }
 
-    /// Its zones as they are.
+    /// Its zones as they are. A zone that cannot be asked, where others can be, counts as read-only.
     pub(super) fn report(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, MediaError> {
         let Some(run) = &self.zones else { return Ok(Vec::new()) };
+        self.report_all(run).or_else(|error| self.report_each(run).ok_or(error))
+    }
+
+    fn report_each(&self, run: &ZoneRun) -> Option<Vec<(ZoneId, ZoneDescription)>> {
+        let zones = self.device.block.capabilities().zones.as_ref()?;
+        let mut is_any_known = false;
+        let mut describe = |zone: ZoneId| match run.control.report(zone, 1, &METADATA) {
+            Ok(found) => {
+                is_any_known = true;
+                found.into_iter().next().map(|found| (zone, found))
+            }
+            Err(_) => {
+                let (start_bytes, length_bytes) = (zones.start_bytes(zone), run.zone_bytes);
+                let unknown = ZoneDescription {
+                    zone_type: zones.sequential_type,
+                    condition: ZoneCondition::ReadOnly,
+                    start_bytes,
+                    length_bytes,
+                    capacity_bytes: zones.zone_capacity_bytes,
+                    write_pointer_bytes: start_bytes,
+                    non_sequential: false,
+                };
+                Some((zone, unknown))
+            }
+        };
+        let found = (run.first..run.first + run.count).map(ZoneId).filter_map(&mut describe).collect();
+        is_any_known.then_some(found)
+    }
+
+    fn report_all(&self, run: &ZoneRun) -> Result<Vec<(ZoneId, ZoneDescription)>, MediaError> {
         let mut found: Vec<(ZoneId, ZoneDescription)> = Vec::new();
         while (found.len() as u32) < run.count {
             let first = run.first + found.len() as u32;
@@ -154,6 +194,20 @@ impl Place {
             found.extend((first..).map(ZoneId).zip(described));
         }
         Ok(found)
+    }
+
+    /// The first of its zones that the device gave up, wholly or for writing.
+    pub(super) fn worn_zone(&self) -> Result<Option<(ZoneId, ZoneDescription)>, MediaError> {
+        Ok(self.report()?.into_iter().find(|(_, found)| is_worn(found)))
+    }
+
+    /// Zones of it, for messages.
+    pub(super) fn zones_text(&self) -> String {
+        match &self.zones {
+            None => "the device".to_owned(),
+            Some(run) if run.count == 1 => format!("zone {}", run.first),
+            Some(run) => format!("zones {} to {}", run.first, run.first + run.count - 1),
+        }
     }
 
     /// Makes it empty, from its first zone on: what says that something is there goes first. Of a place in zones.

@@ -7,7 +7,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVE\0SB` |
-//! | 8 | 4 | version of everything below: 2, or 3 where the journal lies in zones |
+//! | 8 | 4 | version of everything below: 2; 3 where the journal lies in zones, 4 where it lies there in two copies |
 //! | 12 | 4 | crc32c of the 512 bytes, this field as zero |
 //! | 16 | 8 | kind of store, ASCII padded with zeros: `extent`, `imr`, `imr-logs`, `band` |
 //! | 24 | 8 | store id, drawn when formatted |
@@ -19,11 +19,12 @@
 //! | 96 | 4 | bytes of a unit of the log |
 //! | 100 | 1 | number of the valid checkpoint area, 0 or 1 |
 //! | 101 | 1 | bytes of parameters |
-//! | 102 | 2 | zero |
+//! | 102 | 1 | version 4: groups of zones, 3; else zero |
+//! | 103 | 1 | version 4: a bit for each group that is given up, bit 0 for the first; else zero |
 //! | 104 | 8 | generation in which the valid checkpoint was written |
 //! | 112 | 8 | its length without header, in bytes |
 //! | 120 | 4 | crc32c of those bytes |
-//! | 124 | 4 | version 3: zones of a group, 1 or more; version 2: zero |
+//! | 124 | 4 | versions 3 and 4: zones of a group, 1 or more; version 2: zero |
 //! | 128 | 128 | [description of the device](crate::identity) |
 //! | 256 | 256 | parameters of the kind of store, then zeros |
 //!
@@ -33,7 +34,10 @@
 //! A newer version keeps magic, version and crc32c where they are. Version 1 had no description.
 
 use super::place::Place;
-use super::{JournalRegions, Region, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES, corruption, media_error};
+use super::{
+    JournalRegions, MIRRORED_GROUPS, Region, SINGLE_GROUPS, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES, corruption,
+    media_error,
+};
 use crate::error::StoreError;
 use crate::file_store::{Finding, Severity};
 use crate::identity::block::{self, IdentityBlock, Presence};
@@ -45,6 +49,8 @@ const MAGIC: [u8; 8] = *b"VARVE\0SB";
 const VERSION: u32 = 2;
 /// The journal lies in zones. Those who know version 2 only would take offsets for others.
 const VERSION_ZONES: u32 = 3;
+/// Each generation lies in two groups of zones. Programs that know version 3 only would go on with one of them.
+const VERSION_MIRRORED: u32 = 4;
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
 const DESCRIPTION_OFFSET: usize = 128;
 const PARAMETERS_OFFSET: usize = DESCRIPTION_OFFSET + DESCRIPTION_BYTES;
@@ -73,6 +79,8 @@ pub(crate) struct Superblock {
     pub(crate) identity: Identity,
     pub(super) capacity_bytes: u64,
     pub(super) regions: JournalRegions,
+    /// Groups of zones that hold no later generation: a bit for each.
+    pub(super) given_up: u8,
     pub(super) active_checkpoint: usize,
     pub(super) checkpoint: CheckpointReference,
     pub(super) parameters: Vec<u8>,
@@ -113,10 +121,18 @@ pub(crate) fn seal(bytes: &mut [u8; SUPERBLOCK_BYTES]) {
     bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
 }
 
+fn version_of(regions: &JournalRegions) -> u32 {
+    match (regions.group_zones, regions.copies()) {
+        (0, _) => VERSION,
+        (_, 1) => VERSION_ZONES,
+        _ => VERSION_MIRRORED,
+    }
+}
+
 pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
     let mut writer = Writer::default();
     writer.bytes(&MAGIC);
-    writer.u32(if superblock.regions.group_zones == 0 { VERSION } else { VERSION_ZONES });
+    writer.u32(version_of(&superblock.regions));
     writer.u32(0);
     writer.bytes(&superblock.kind.0);
     writer.u64(superblock.store_id);
@@ -131,7 +147,8 @@ pub(super) fn encode(superblock: &Superblock) -> [u8; SUPERBLOCK_BYTES] {
     writer.u8(superblock.active_checkpoint as u8);
     assert!(superblock.parameters.len() <= PARAMETERS_BYTES_MAX, "parameters fit the superblock");
     writer.u8(superblock.parameters.len() as u8);
-    writer.bytes(&[0; 2]);
+    writer.u8(if version_of(regions) == VERSION_MIRRORED { regions.groups } else { 0 });
+    writer.u8(superblock.given_up);
     writer.u64(superblock.checkpoint.generation);
     writer.u64(superblock.checkpoint.length_bytes);
     writer.u32(superblock.checkpoint.checksum);
@@ -196,8 +213,9 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
     let mut reader = Reader::new(&bytes[8..]);
     let mut parse = || -> Option<Result<Superblock, (String, String)>> {
         let version = reader.u32()?;
-        if !matches!(version, VERSION | VERSION_ZONES) {
-            return Some(Err((format!("version {VERSION} or {VERSION_ZONES}"), format!("version {version}"))));
+        if !(VERSION..=VERSION_MIRRORED).contains(&version) {
+            let expected = format!("a version from {VERSION} to {VERSION_MIRRORED}");
+            return Some(Err((expected, format!("version {version}"))));
         }
         reader.u32()?;
         let kind = StoreKind(reader.array()?);
@@ -209,18 +227,26 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
         let unit_bytes = reader.u32()?;
         let active_checkpoint = usize::from(reader.u8()?);
         let parameter_bytes = usize::from(reader.u8()?);
-        let reserved = reader.u16()?;
+        let (groups, given_up) = (reader.u8()?, reader.u8()?);
         let checkpoint =
             CheckpointReference { generation: reader.u64()?, length_bytes: reader.u64()?, checksum: reader.u32()? };
         let group_zones = reader.u32()?;
-        let reserved = reserved != 0 || (group_zones == 0) != (version == VERSION);
+        let is_mirrored = version == VERSION_MIRRORED;
+        let expected_groups = if is_mirrored { MIRRORED_GROUPS } else { 0 };
+        let reserved =
+            (group_zones == 0) != (version == VERSION) || groups != expected_groups || (given_up != 0 && !is_mirrored);
+        let groups = match version {
+            VERSION => 0,
+            VERSION_ZONES => SINGLE_GROUPS,
+            _ => groups,
+        };
         let identity = Identity::decode(bytes.get(DESCRIPTION_OFFSET..PARAMETERS_OFFSET)?)?;
         let (parameters, tail) = bytes.get(PARAMETERS_OFFSET..)?.split_at_checked(parameter_bytes)?;
         if reserved || tail.iter().any(|&byte| byte != 0) {
             return None;
         }
         let parameters = parameters.to_vec();
-        let regions = JournalRegions { log, checkpoints: [first, second], unit_bytes, group_zones };
+        let regions = JournalRegions { log, checkpoints: [first, second], unit_bytes, group_zones, groups };
         Some(Ok(Superblock {
             kind,
             store_id,
@@ -228,6 +254,7 @@ pub(super) fn decode(label: &str, offset_bytes: u64, bytes: &[u8]) -> Slot {
             identity,
             capacity_bytes,
             regions,
+            given_up,
             active_checkpoint,
             checkpoint,
             parameters,
@@ -256,6 +283,10 @@ fn inconsistency(superblock: &Superblock) -> Option<String> {
     let mut all = vec![regions.log, regions.checkpoints[0], regions.checkpoints[1]];
     let mut end = SUPERBLOCK_RESERVED_BYTES;
     if regions.group_zones > 0 {
+        let kept = u32::from(regions.groups).saturating_sub(superblock.given_up.count_ones());
+        if superblock.given_up >> regions.groups != 0 || (kept as usize) < regions.copies() {
+            return Some(format!("{} groups of zones, {:#b} of them given up", regions.groups, superblock.given_up));
+        }
         let unused = all.pop().filter(|region| *region != Region::default());
         if let Some(Region { offset_bytes, length_bytes }) = unused {
             return Some(format!("{length_bytes} bytes at {offset_bytes}"));
@@ -302,7 +333,7 @@ pub(super) fn slots_in(place: &Place) -> [Slot; 2] {
 
 /// Of a device that has a journal somewhere, the two where the newest is.
 pub(crate) fn read_slots(device: &Device, label: &str) -> [Slot; 2] {
-    super::zones::newest_slots(device, label).unwrap_or_else(|| slots_in(&Place::whole(device, label)))
+    super::generations::newest_slots(device, label).unwrap_or_else(|| slots_in(&Place::whole(device, label)))
 }
 
 /// Whether both are valid and of one generation.
@@ -327,7 +358,7 @@ pub(super) fn presence(
     // The marks are there before anything else is written: beside one there is another or what was there before.
     let is_mark = |slot: &Slot| matches!(slot, Slot::Identity(block) if block.is_unfinished);
     // While one stands nothing was committed. Saying what an interlaced disk is may destroy the other.
-    let is_destroyed = |slot: &Slot| matches!(slot, Slot::Damaged(StoreError::Media { source, .. }) if source.kind() == MediaErrorKind::Unreadable);
+    let is_destroyed = |slot: &Slot| matches!(slot, Slot::Damaged(StoreError::Media { error, .. }) if error.kind() == MediaErrorKind::Unreadable);
     let is_own = |slot: &Slot| matches!(slot, Slot::Blank) || is_mark(slot) || is_destroyed(slot);
     if slots.iter().any(is_mark) && slots.iter().all(is_own) {
         for (slot, offset_bytes) in slots.iter().zip(SUPERBLOCK_OFFSETS) {

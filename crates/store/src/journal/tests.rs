@@ -19,6 +19,7 @@ const REGIONS: JournalRegions = JournalRegions {
     ],
     unit_bytes: UNIT as u32,
     group_zones: 0,
+    groups: 0,
 };
 
 fn formatted(env: &Env) -> Device {
@@ -272,7 +273,7 @@ fn units_that_cannot_be_read_are_not_the_end_of_the_log() {
     let device = formatted(&env);
     // An older generation leaves its units behind the end.
     let mut journal = opened(&device);
-    (0..7).for_each(|_| journal.commit(b"old", CommitStyle::Single).unwrap());
+    (0..7).for_each(|_| _ = journal.commit(b"old", CommitStyle::Single).unwrap());
     journal.begin(Some(b"state 1")).unwrap();
     let long = "x".repeat(9000);
     journal.commit(b"one", CommitStyle::Single).unwrap();

@@ -12,42 +12,44 @@ use varve_media::{
 };
 
 const KIND: StoreKind = StoreKind(*b"test\0\0\0\0");
-const UNIT_BYTES: u32 = 4096;
+pub(super) const UNIT_BYTES: u32 = 4096;
+/// Groups of journals of one copy and of two.
+const GROUPS: [u8; 2] = [SINGLE_GROUPS, MIRRORED_GROUPS];
 
-fn formatted(env: &Env, device: TestedDevice, group_zones: u32) -> Device {
+pub(super) fn formatted(env: &Env, device: TestedDevice, groups: u8, group_zones: u32) -> Device {
     let asked = Geometry { capacity_bytes: 8 << 20, sector_bytes: 512, physical_sector_bytes: UNIT_BYTES };
     let device = (device.make)(env, "drive", &asked);
-    format(&device, group_zones, b"state 0").unwrap();
+    format(&device, groups, group_zones, b"state 0").unwrap();
     device
 }
 
-fn format(device: &Device, group_zones: u32, state: &[u8]) -> Result<(), StoreError> {
+pub(super) fn format(device: &Device, groups: u8, group_zones: u32, state: &[u8]) -> Result<(), StoreError> {
     let members = vec![Member { id: 0x1234, capacity_bytes: device.block.geometry().capacity_bytes }];
     let identity = Identity { shape: DeviceShape::of(device), members, index: 0 };
     let formatting = Formatting::begin(device, "drive", KIND, 0xabcd, identity)?;
-    let regions = JournalRegions { unit_bytes: UNIT_BYTES, group_zones, ..JournalRegions::default() };
+    let regions = JournalRegions { unit_bytes: UNIT_BYTES, group_zones, groups, ..JournalRegions::default() };
     formatting.finish(&regions, b"parameters", state)
 }
 
-fn recover(device: &Device) -> Result<(Journal, Recovered), StoreError> {
+pub(super) fn recover(device: &Device) -> Result<(Journal, Recovered), StoreError> {
     Journal::recover(device, "drive", &OpenedAs::new(KIND, device))
 }
 
-fn opened(device: &Device) -> Journal {
+pub(super) fn opened(device: &Device) -> Journal {
     let (mut journal, _) = recover(device).unwrap();
     journal.begin(None).unwrap();
     journal
 }
 
 /// The state of the checkpoint, and the commits behind it.
-fn contents(device: &Device) -> Result<(String, Vec<String>), StoreError> {
+pub(super) fn contents(device: &Device) -> Result<(String, Vec<String>), StoreError> {
     let (_, recovered) = recover(device)?;
     assert_eq!(recovered.parameters, b"parameters");
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok((text(recovered.checkpoint), recovered.commits.into_iter().map(text).collect()))
 }
 
-fn of(state: &str, commits: &[&str]) -> (String, Vec<String>) {
+pub(super) fn of(state: &str, commits: &[&str]) -> (String, Vec<String>) {
     (state.to_owned(), commits.iter().map(|&commit| commit.to_owned()).collect())
 }
 
@@ -57,7 +59,7 @@ fn active_zones(device: &Device) -> usize {
 }
 
 /// The device, on which nothing can be read of these bytes.
-fn with_bad_bytes(env: &Env, device: &Device, bad: &[Range<u64>]) -> Device {
+pub(super) fn with_bad_bytes(env: &Env, device: &Device, bad: &[Range<u64>]) -> Device {
     let faults = bad.iter().map(|range| Fault {
         range: Some(range.clone()),
         ..Fault::new(Operation::Read, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Unreadable))
@@ -67,10 +69,13 @@ fn with_bad_bytes(env: &Env, device: &Device, bad: &[Range<u64>]) -> Device {
 }
 
 #[test]
-fn generations_take_turns_and_one_zone_is_active() {
+fn generations_take_turns_and_one_zone_of_each_copy_is_active() {
     let env = Env::sim(1);
-    for (tested, group_zones) in [(NAMESPACE, 7), (NAMESPACE, 12), (SMALL_NAMESPACE, 20)] {
-        let device = formatted(&env, tested, group_zones);
+    let layouts = [(NAMESPACE, 7), (NAMESPACE, 12), (SMALL_NAMESPACE, 20)];
+    for (groups, (tested, group_zones)) in GROUPS.into_iter().flat_map(|groups| layouts.map(|layout| (groups, layout)))
+    {
+        let device = formatted(&env, tested, groups, group_zones);
+        let active_max = usize::from(groups) - 1;
         assert_eq!((contents(&device).unwrap(), active_zones(&device)), (of("state 0", &[]), 0));
         let mut journal = opened(&device);
         let mut rolls = 0;
@@ -78,7 +83,7 @@ fn generations_take_turns_and_one_zone_is_active() {
             let commit = format!("commit {number}");
             let state = format!("state {number}");
             match journal.fits(commit.len(), CommitStyle::Single) {
-                true => journal.commit(commit.as_bytes(), CommitStyle::Single).unwrap(),
+                true => assert_eq!(journal.commit(commit.as_bytes(), CommitStyle::Single).unwrap(), Committed::Durable),
                 false => {
                     journal.begin(Some(state.as_bytes())).unwrap();
                     rolls += 1;
@@ -86,7 +91,8 @@ fn generations_take_turns_and_one_zone_is_active() {
             }
             let (found, commits) = contents(&device).unwrap();
             assert_eq!(commits.last().unwrap_or(&found), if commits.is_empty() { &state } else { &commit });
-            assert!(active_zones(&device) <= 1, "{} zones of a journal are active", active_zones(&device));
+            let active = active_zones(&device);
+            assert!(active <= active_max, "{active} zones of a journal are active");
             assert_eq!(journal.check_medium(), []);
         }
         assert!(rolls > 1, "{rolls}");
@@ -107,10 +113,13 @@ fn whatever_a_roll_fails_at_one_of_two_generations_is_there() {
             .map(|effect| Fault::new(operation, trigger, effect))
     };
     let mut begun = 0;
-    for operation in [Operation::Write, Operation::Sync, Operation::Zone] {
-        for number in 0..24 {
+    for (groups, operation) in GROUPS
+        .into_iter()
+        .flat_map(|groups| [Operation::Write, Operation::Sync, Operation::Zone].map(|operation| (groups, operation)))
+    {
+        for number in 0..32 {
             for fault in faults(operation, FaultTrigger::From(number)) {
-                let device = formatted(&env, NAMESPACE, 7);
+                let device = formatted(&env, NAMESPACE, groups, 7);
                 let mut journal = opened(&device);
                 journal.commit(b"kept", CommitStyle::Single).unwrap();
                 drop(journal);
@@ -136,13 +145,13 @@ fn whatever_a_roll_fails_at_one_of_two_generations_is_there() {
             }
         }
     }
-    assert!((30..130).contains(&begun), "{begun}");
+    assert!((80..300).contains(&begun), "{begun}");
 }
 
 #[test]
 fn damage_of_the_newest_generation_does_not_bring_the_one_before_it_back() {
     let env = Env::sim(1);
-    let device = formatted(&env, NAMESPACE, 7);
+    let device = formatted(&env, NAMESPACE, SINGLE_GROUPS, 7);
     let mut journal = opened(&device);
     journal.commit(b"one", CommitStyle::Single).unwrap();
     journal.begin(Some(b"state 1")).unwrap();
@@ -175,18 +184,23 @@ fn damage_of_the_newest_generation_does_not_bring_the_one_before_it_back() {
 fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
     let env = Env::sim(1);
     // The store before has groups of another size, and its newest generation is in the first or in the second.
-    let interrupted = |device: &Device, operation, number| {
+    let interrupted = |device: &Device, groups, operation, number| {
         let fault = Fault::new(operation, FaultTrigger::From(number), FaultEffect::FailAfter(FaultError::Io));
-        format(&FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), device), 7, b"new").is_ok()
+        format(&FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), device), groups, 7, b"new").is_ok()
     };
-    for (old_zones, begins) in [(7, 1), (7, 2), (9, 1), (5, 2)] {
+    let (single, mirrored) = (SINGLE_GROUPS, MIRRORED_GROUPS);
+    let before =
+        [(single, 7, 1), (single, 9, 2), (mirrored, 7, 1), (mirrored, 7, 2), (mirrored, 7, 3), (mirrored, 5, 2)];
+    for (groups, (old_groups, old_zones, begins)) in
+        GROUPS.into_iter().flat_map(|groups| before.map(|before| (groups, before)))
+    {
         for (operation, number) in (0..60).flat_map(|number| {
             [Operation::Zone, Operation::Write, Operation::Sync].map(|operation| (operation, number))
         }) {
-            let device = formatted(&env, NAMESPACE, old_zones);
+            let device = formatted(&env, NAMESPACE, old_groups, old_zones);
             let mut old = recover(&device).unwrap().0;
             (0..begins).for_each(|begin| old.begin(Some(format!("old {begin}").as_bytes())).unwrap());
-            let is_made = interrupted(&device, operation, number);
+            let is_made = interrupted(&device, groups, operation, number);
             let newest = format!("old {}", begins - 1);
             let opened_as = OpenedAs::new(KIND, &device);
             match contents(&device) {
@@ -200,14 +214,14 @@ fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
                     // It can be made again, however often that is interrupted.
                     for again in 0..12 {
                         let was_marked = presence(&device, "drive", &opened_as).unwrap() == Presence::Unfinished;
-                        let is_made = interrupted(&device, operation, again);
+                        let is_made = interrupted(&device, groups, operation, again);
                         let found = presence(&device, "drive", &opened_as);
                         assert!(is_made || found.is_ok(), "{operation:?} {number} {again}: {found:?}");
                         if was_marked && !is_made {
                             presence_on_device(&device, "drive", &opened_as).unwrap();
                         }
                     }
-                    format(&device, 7, b"again").unwrap();
+                    format(&device, groups, 7, b"again").unwrap();
                     assert_eq!(contents(&device).unwrap(), of("again", &[]));
                 }
             }
@@ -219,7 +233,7 @@ fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
 #[test]
 fn groups_that_cannot_be_are_damage_and_are_formatted_over() {
     let env = Env::sim(1);
-    let device = formatted(&env, NAMESPACE, 7);
+    let device = formatted(&env, NAMESPACE, SINGLE_GROUPS, 7);
     let journal = opened(&device);
     let mut absurd = journal.superblock.clone();
     for group_zones in [64, 65, u32::MAX, 3, 8] {
@@ -229,7 +243,7 @@ fn groups_that_cannot_be_are_damage_and_are_formatted_over() {
         place.write(0, &superblock::header(place, superblock::encode(&absurd)), false).unwrap();
         device.zones.as_ref().unwrap().reset(ZoneId(7), &METADATA).unwrap();
         contents(&device).unwrap_err();
-        format(&device, 7, b"new").unwrap();
+        format(&device, SINGLE_GROUPS, 7, b"new").unwrap();
         assert_eq!(contents(&device).unwrap(), of("new", &[]));
     }
 }
@@ -243,22 +257,24 @@ fn a_device_that_others_left_with_all_its_active_zones_can_be_formatted() {
     for zone in 100..100 + zones.active_zones_max {
         device.block.write_at(zones.start_bytes(ZoneId(zone)), &[1; 4096], &METADATA).unwrap();
     }
-    format(&device, 20, b"state 0").unwrap();
+    format(&device, MIRRORED_GROUPS, 20, b"state 0").unwrap();
     opened(&device).commit(b"one", CommitStyle::Single).unwrap();
     assert_eq!(contents(&device).unwrap(), of("state 0", &["one"]));
 }
 
 #[test]
-fn the_bytes_of_version_3_do_not_change() {
+fn the_bytes_of_both_versions_do_not_change() {
     let env = Env::sim(1);
-    let device = formatted(&env, NAMESPACE, 7);
-    let mut journal = opened(&device);
-    journal.commit(b"a commit", CommitStyle::Single).unwrap();
-    let mut bytes = vec![0; 160 << 10];
-    journal.place.read(0, &mut bytes).unwrap();
-    assert_eq!(crc32c::crc32c(&bytes), 0xdc82_121e);
-    let zones = device.zones.as_ref().unwrap().report(ZoneId(0), 14, &METADATA).unwrap();
-    assert!(zones.iter().all(|zone| zone.condition != ZoneCondition::Offline));
+    for (groups, expected) in [(SINGLE_GROUPS, 0xdc82_121e), (MIRRORED_GROUPS, 0x2484_6cef)] {
+        let device = formatted(&env, NAMESPACE, groups, 7);
+        let mut journal = opened(&device);
+        journal.commit(b"a commit", CommitStyle::Single).unwrap();
+        let mut bytes = vec![0; 160 << 10];
+        journal.place.read(0, &mut bytes).unwrap();
+        assert_eq!(crc32c::crc32c(&bytes), expected, "{groups} groups");
+        let zones = device.zones.as_ref().unwrap().report(ZoneId(0), 21, &METADATA).unwrap();
+        assert!(zones.iter().all(|zone| zone.condition != ZoneCondition::Offline));
+    }
 }
 
 /// Zones with bytes up to the end of the device, on which nothing can be read: the places of superblocks that would lie behind it
@@ -268,7 +284,7 @@ fn nothing_is_read_behind_the_end_of_a_device_that_cannot_be_read() {
     let env = Env::sim(1);
     let asked = Geometry { capacity_bytes: 3 << 19, sector_bytes: 512, physical_sector_bytes: UNIT_BYTES };
     let device = (SMALL_NAMESPACE.make)(&env, "drive", &asked);
-    format(&device, 20, b"state 0").unwrap();
+    format(&device, SINGLE_GROUPS, 20, b"state 0").unwrap();
     let zones = device.block.capabilities().zones.clone().unwrap();
     assert!(zones.zone_bytes <= SUPERBLOCK_OFFSETS[1] && (41..64).contains(&zones.zone_count));
     for zone in 40..zones.zone_count {

@@ -1,7 +1,8 @@
-//! A journal in zones that must be written in order, on a device that has no others.
+//! A journal in zones that must be written in order, on a device that has no others: where it lies.
 //!
-//! Two *groups* of zones at the start of the device, each of as many as a journal needs, have one generation each: the present
-//! one and the one before it. In a group follow each other, in the order in which they are written:
+//! It lies in three *groups* of zones at the start of the device, each of as many zones as a journal needs. A
+//! [generation](super::generations) lies in two of them, in two equal copies. Parts of a group follow each other in the order in which
+//! they are written:
 //!
 //! | offset in the group | bytes | part |
 //! |---|---|---|
@@ -9,35 +10,31 @@
 //! | 131,072 | whole units | the [checkpoint](super::checkpoint) |
 //! | behind it | whole units | the [log](super::log) |
 //!
-//! Offsets in a group count what is used of each zone: its writable bytes, in whole units.
+//! Offsets in a group count the bytes that are used of each zone: its writable bytes, in whole units.
 //!
-//! *Durable* is what was there at a sync of the device: where the pointer of a zone stands is what the device promises then, so
-//! nothing is written durably by itself.
+//! *One copy.* Stores of version 3, and stores on devices that allow too few active zones, have two groups, and a
+//! generation lies in one of them. They do not survive the loss of a zone.
 //!
-//! *A generation has begun* when the first commit of its log, which says nothing, is there: it is written when everything before
-//! it is durable. The zones of the other group are finished before, so that one zone of a journal is active at a time, and
-//! reset only when the next generation takes their place. So a crash finds a generation that has begun, whole; one that
-//! has not is proved not to have by its log, and the one before it counts. Superblocks that are damaged in both places
-//! are an error, whatever the other group has: theirs may be the newer generation.
-//!
-//! While a store is made the first group has marks in place of superblocks, and the store comes to lie in the second.
-//!
-//! *What it does not bear*: a zone of the two groups that wears out. While it can be read the store can be copied from images
-//! of the device; it cannot be opened.
+//! *Making a store* begins with a mark in place of superblocks, in the first zones that can be written. The store is then
+//! written into other groups, or over the mark when there are no others.
 
-use super::log::{self, LogReader, LogTail};
-use super::place::Place;
-use super::superblock::{self, Slot, Superblock};
-use super::{JournalRegions, METADATA, REGION_BYTES_MIN, Region, SUPERBLOCK_RESERVED_BYTES, corruption, media_error};
+use super::place::{self, Place};
+use super::superblock::{self, Slot};
+use super::{
+    JournalRegions, METADATA, MIRRORED_GROUPS, REGION_BYTES_MIN, SINGLE_GROUPS, SUPERBLOCK_RESERVED_BYTES, corruption,
+    media_error,
+};
 use crate::error::StoreError;
-use crate::file_store::Finding;
-use crate::identity::block::{self, IdentityBlock, Presence};
-use crate::identity::{self, OpenedAs};
+use crate::identity::block::IdentityBlock;
 use std::sync::Arc;
-use varve_media::{Device, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
+use varve_media::{
+    Device, MediaErrorKind, ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId, ZoneType,
+};
 
-/// Zones of a group: a device of fewer bytes than these hold nothing worth a journal.
+/// Most zones of a group. Zones that would need more are too small for a journal.
 const GROUP_ZONES_MAX: u32 = 64;
+/// Most zones in which something of a journal may lie.
+const METADATA_ZONES_MAX: u32 = MIRRORED_GROUPS as u32 * GROUP_ZONES_MAX;
 
 /// Whether a journal on a device of these zones lies in some that are written in order.
 pub(crate) fn lies_in_zones(zones: &ZoneGeometry) -> bool {
@@ -46,6 +43,11 @@ pub(crate) fn lies_in_zones(zones: &ZoneGeometry) -> bool {
 
 /// Most bytes of a log: all of it is read when a store is opened.
 const LOG_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a log where so many are left.
+pub(super) fn log_bytes_max(left_bytes: u64) -> u64 {
+    left_bytes.min(LOG_BYTES_MAX)
+}
 
 /// Bytes of a group that are kept for the log: a quarter, in multiples of every unit there can be.
 fn log_bytes_min(group_bytes: u64) -> u64 {
@@ -66,23 +68,65 @@ pub(crate) fn group_zones(zones: &ZoneGeometry, unit_bytes: u32, checkpoint_byte
     })
 }
 
+/// Groups of a journal on a device of these zones, on which a store without its journal has `active_zones` zones active:
+/// enough for two copies where the device allows one more active zone than a single copy needs.
+pub(crate) fn groups(zones: &ZoneGeometry, active_zones: u32) -> u8 {
+    match zones.active_zones_max == 0 || zones.active_zones_max >= active_zones + active_metadata_zones(MIRRORED_GROUPS)
+    {
+        true => MIRRORED_GROUPS,
+        false => SINGLE_GROUPS,
+    }
+}
+
+/// Zones of a journal in so many groups that are active at a time: one of each copy.
+pub(crate) fn active_metadata_zones(groups: u8) -> u32 {
+    JournalRegions { groups, ..JournalRegions::default() }.copies() as u32 * u32::from(groups > 0)
+}
+
 fn used_bytes(zones: &ZoneGeometry, unit_bytes: u32) -> u64 {
     let unit = u64::from(unit_bytes.max(1));
     zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit
 }
 
+/// How the groups of a journal lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct GroupLayout {
+    /// Zones of each.
+    pub(super) zones: u32,
+    pub(super) groups: u8,
+}
+
+impl GroupLayout {
+    pub(super) fn of(regions: &JournalRegions) -> GroupLayout {
+        GroupLayout { zones: regions.group_zones, groups: regions.groups }
+    }
+
+    /// Groups that hold a generation.
+    pub(super) fn copies(&self) -> usize {
+        JournalRegions { groups: self.groups, ..JournalRegions::default() }.copies()
+    }
+}
+
+/// What the metadata zones say of themselves.
+pub(super) struct Scan {
+    /// How the groups of the newest superblock lie.
+    pub(super) layout: Option<GroupLayout>,
+    /// The mark of a store that is being made, or was.
+    pub(super) mark: Option<IdentityBlock>,
+}
+
 /// The zones of a device in which a journal lies.
-struct MetadataZones<'a> {
+pub(super) struct MetadataZones<'a> {
     device: &'a Device,
-    label: &'a str,
+    pub(super) label: &'a str,
     control: Arc<dyn ZoneControl>,
-    geometry: ZoneGeometry,
+    pub(super) geometry: ZoneGeometry,
     used_bytes: u64,
 }
 
 impl<'a> MetadataZones<'a> {
     /// `None` of a device whose journal lies elsewhere.
-    fn of(device: &'a Device, label: &'a str) -> Option<MetadataZones<'a>> {
+    pub(super) fn of(device: &'a Device, label: &'a str) -> Option<MetadataZones<'a>> {
         let geometry = device.block.capabilities().zones.clone().filter(lies_in_zones)?;
         let control = device.zones.clone()?;
         let used_bytes = used_bytes(&geometry, device.block.geometry().physical_sector_bytes.max(512));
@@ -94,13 +138,27 @@ impl<'a> MetadataZones<'a> {
         Place::in_zones(self.device, self.label, &self.control, first, count, sizes)
     }
 
-    /// Large enough for superblocks, from a zone on.
-    fn header_at(&self, first: u32) -> Place {
-        self.place(first, SUPERBLOCK_RESERVED_BYTES.div_ceil(self.used_bytes) as u32)
+    /// Zones that superblocks take.
+    fn header_zones(&self) -> u32 {
+        SUPERBLOCK_RESERVED_BYTES.div_ceil(self.used_bytes) as u32
     }
 
-    fn groups(&self, group_zones: u32) -> [Place; 2] {
-        [0, group_zones].map(|first| self.place(first, group_zones))
+    /// Large enough for superblocks, from a zone on.
+    pub(super) fn header_at(&self, first: u32) -> Place {
+        self.place(first, self.header_zones())
+    }
+
+    /// The first zones that can be written and are large enough for superblocks.
+    pub(super) fn writable_header(&self) -> Result<Place, StoreError> {
+        let zones = self.possible()?;
+        let count = self.header_zones() as usize;
+        let run = zones.windows(count).find(|run| run.iter().all(|(_, found)| !place::is_worn(found)));
+        // Without any the first ones say what is wrong.
+        Ok(self.header_at(run.map_or(0, |run| run[0].0.0)))
+    }
+
+    pub(super) fn groups(&self, layout: GroupLayout) -> Vec<Place> {
+        (0..u32::from(layout.groups)).map(|number| self.place(number * layout.zones, layout.zones)).collect()
     }
 
     /// So many zones at the start of the device, and what they are in.
@@ -111,24 +169,14 @@ impl<'a> MetadataZones<'a> {
 
     /// Zones in which something of a journal may lie, and what they are in.
     fn possible(&self) -> Result<Vec<(ZoneId, ZoneDescription)>, StoreError> {
-        self.first_zones(2 * GROUP_ZONES_MAX)
+        self.first_zones(METADATA_ZONES_MAX)
     }
 
-    /// Those in which there may be anything. One that is gone says nothing; but the first says that something is gone.
-    fn written(&self) -> Result<Vec<ZoneId>, StoreError> {
-        let is_written = |(zone, found): &(ZoneId, ZoneDescription)| match found.condition {
-            ZoneCondition::Empty => false,
-            ZoneCondition::Offline => zone.0 == 0,
-            _ => true,
-        };
-        Ok(self.possible()?.into_iter().filter(is_written).map(|(zone, _)| zone).collect())
-    }
-
-    /// Empties all of them but those `place` has, as far as they can be written at all.
-    fn reset_all_but(&self, place: &Place) -> Result<(), StoreError> {
+    /// Empties all of them but those `places` have, as far as they can be written at all.
+    pub(super) fn reset_all_but(&self, places: &[&Place]) -> Result<(), StoreError> {
         for (zone, found) in self.possible()? {
             let can_be = found.condition == ZoneCondition::Full || found.condition.is_active();
-            if can_be && !place.holds(zone) {
+            if can_be && !places.iter().any(|place| place.holds(zone)) {
                 let reset = self.control.reset(zone, &METADATA);
                 reset.map_err(|error| media_error(self.label, "metadata zones", error))?;
             }
@@ -137,279 +185,73 @@ impl<'a> MetadataZones<'a> {
     }
 
     /// No zone of the device is active afterwards, but for those that refuse.
-    fn finish_all(&self) -> Result<(), StoreError> {
+    pub(super) fn finish_all(&self) -> Result<(), StoreError> {
         let active = self.first_zones(u32::MAX)?.into_iter().filter(|(_, found)| found.condition.is_active());
         active.for_each(|(zone, _)| _ = self.control.finish(zone, &METADATA));
         Ok(())
     }
 
-    /// How many zones a group of the journal that is here has; `None` when there is none.
+    /// Looks for superblocks and marks.
     ///
     /// # Errors
-    /// What is wrong with superblocks, where there are some and none that says it.
-    fn find_group_zones(&self) -> Result<Option<u32>, StoreError> {
-        let (mut newest, mut wrong, mut is_marked) = (None, None, false);
-        // Two groups begin at the first zone and behind as many as one of them has.
-        let may_begin = |zone: &ZoneId| zone.0 <= GROUP_ZONES_MAX && zone.0 <= self.geometry.zone_count / 2;
-        for ZoneId(first) in self.written()?.into_iter().filter(may_begin) {
-            for slot in superblock::slots_in(&self.header_at(first)) {
+    /// What is wrong with superblocks, where there are some and none that says how the groups lie.
+    pub(super) fn scan(&self) -> Result<Scan, StoreError> {
+        let (mut newest, mut mark, mut wrong, mut lost) = (None, None, None, None);
+        let zones = self.possible()?;
+        let is_any_worn = zones.iter().any(|(_, found)| place::is_worn(found));
+        // Groups begin at the first zone, and behind as many as each of them has.
+        let may_begin = |zone: &ZoneId| {
+            zone.0 <= METADATA_ZONES_MAX - GROUP_ZONES_MAX && zone.0 + self.header_zones() <= self.geometry.zone_count
+        };
+        // A zone that is offline says nothing; but the first says that something is gone.
+        let is_written = |zone: &ZoneId, found: &ZoneDescription| match found.condition {
+            ZoneCondition::Empty => false,
+            ZoneCondition::Offline => zone.0 == 0,
+            _ => true,
+        };
+        for (zone, _) in zones.into_iter().filter(|(zone, found)| may_begin(zone) && is_written(zone, found)) {
+            for slot in superblock::slots_in(&self.header_at(zone.0)) {
                 match slot {
                     Slot::Valid(found) => {
-                        let group_zones = found.regions.group_zones;
-                        let is_here = (1..=GROUP_ZONES_MAX).contains(&group_zones) && [0, group_zones].contains(&first);
-                        if !is_here || u64::from(group_zones) * 2 > u64::from(self.geometry.zone_count) {
-                            let expected =
-                                format!("groups of zones among the {} of the device", self.geometry.zone_count);
-                            let found = format!("one of {group_zones} at zone {first}");
-                            let offset_bytes = self.geometry.start_bytes(ZoneId(first));
-                            wrong = wrong.or(Some(corruption(self.label, "superblock", offset_bytes, expected, found)));
-                            continue;
+                        let layout = GroupLayout::of(&found.regions);
+                        match self.judge(zone, layout) {
+                            Ok(()) => newest = newest.max(Some((found.generation, layout))),
+                            Err(error) => wrong = wrong.or(Some(error)),
                         }
-                        newest = newest.max(Some((found.generation, group_zones)));
                     }
-                    Slot::Identity(_) => is_marked |= first == 0,
+                    Slot::Identity(block) if block.is_unfinished => mark = mark.or(Some(block)),
+                    Slot::Damaged(error) if is_lost(&error) => lost = lost.or(Some(error)),
                     Slot::Damaged(error) | Slot::OtherVersion(error) => wrong = wrong.or(Some(error)),
-                    Slot::Blank | Slot::Foreign(_) => {}
+                    Slot::Identity(_) | Slot::Blank | Slot::Foreign(_) => {}
                 }
             }
-            // Beside a mark there may be what was made before, with other groups; else there is one journal.
-            if newest.is_some() && !is_marked {
+            // There is one journal, but with a mark, or on zones that cannot be emptied, there may be others.
+            if newest.is_some() && mark.is_none() && !is_any_worn {
                 break;
             }
         }
-        match (newest, wrong) {
-            (Some((_, group_zones)), _) => Ok(Some(group_zones)),
-            (None, wrong) => wrong.map_or(Ok(None), Err),
+        match (newest, wrong, lost) {
+            (None, Some(error), _) => Err(error),
+            (None, None, Some(error)) if mark.is_none() => Err(error),
+            (newest, ..) => Ok(Scan { layout: newest.map(|(_, layout)| layout), mark }),
         }
+    }
+
+    /// Refuses groups that cannot be, of a superblock in a zone.
+    fn judge(&self, zone: ZoneId, layout: GroupLayout) -> Result<(), StoreError> {
+        let GroupLayout { zones, groups } = layout;
+        let is_first = zones > 0 && zone.0.is_multiple_of(zones) && zone.0 / zones < u32::from(groups);
+        let is_here = (1..=GROUP_ZONES_MAX).contains(&zones) && is_first;
+        if is_here && u64::from(zones) * u64::from(groups) <= u64::from(self.geometry.zone_count) {
+            return Ok(());
+        }
+        let expected = format!("groups of zones among the {} of the device", self.geometry.zone_count);
+        let found = format!("one of {zones} at zone {}", zone.0);
+        Err(corruption(self.label, "superblock", self.geometry.start_bytes(zone), expected, found))
     }
 }
 
-/// What rank what lies in the places of superblocks has: a store that is whole comes behind the marks of its making.
-fn rank(slots: &[Slot; 2]) -> (u64, bool) {
-    let of_slot = |slot: &Slot| match slot {
-        Slot::Valid(superblock) => (superblock.generation, true),
-        Slot::Identity(block) => (block.generation, false),
-        _ => (0, false),
-    };
-    of_slot(&slots[0]).max(of_slot(&slots[1]))
-}
-
-/// The superblocks of the newest generation; `None` of a device whose journal lies elsewhere.
-pub(super) fn newest_slots(device: &Device, label: &str) -> Option<[Slot; 2]> {
-    let zones = MetadataZones::of(device, label)?;
-    let group_zones = match zones.find_group_zones() {
-        Ok(Some(group_zones)) => group_zones,
-        Ok(None) => return Some(superblock::slots_in(&zones.header_at(0))),
-        Err(error) => return Some([Slot::Damaged(error.clone()), Slot::Damaged(error)]),
-    };
-    let [first, second] = zones.groups(group_zones).map(|group| superblock::slots_in(&group));
-    Some(if rank(&second) > rank(&first) { second } else { first })
-}
-
-/// A generation that has begun.
-pub(super) struct Begun {
-    /// Its group, and the other one.
-    pub(super) groups: [Place; 2],
-    pub(super) superblock: Superblock,
-    pub(super) findings: Vec<Finding>,
-    /// What its log has behind the commit it begins with.
-    pub(super) tail: LogTail,
-}
-
-/// What there is of a journal in zones.
-enum Found {
-    Blank,
-    /// A store is being made, or its making was interrupted.
-    Unfinished(IdentityBlock),
-    Begun(Box<Begun>),
-}
-
-/// Looks for the newest generation that has begun; `None` of a device whose journal lies elsewhere. What is being made is of the kind
-/// it is opened as. Reads superblocks and logs.
-fn find(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Found, StoreError>> {
-    let zones = MetadataZones::of(device, label)?;
-    let found = find_in(&zones, opened_as).and_then(|found| {
-        if let Found::Unfinished(mark) = &found {
-            identity::refuse_other(label, 0, mark.kind, &mark.identity.shape, opened_as)?;
-        }
-        Ok(found)
-    });
-    Some(found)
-}
-
-fn find_in(zones: &MetadataZones<'_>, opened_as: &OpenedAs) -> Result<Found, StoreError> {
-    let Some(group_zones) = zones.find_group_zones()? else {
-        let place = zones.header_at(0);
-        let slots = superblock::slots_in(&place);
-        return match mark_in(&slots) {
-            Some(mark) => Ok(Found::Unfinished(mark)),
-            None if slots.iter().all(|slot| matches!(slot, Slot::Blank)) => Ok(Found::Blank),
-            // It says what is wrong with them: none is valid.
-            None => superblock::choose(&place, opened_as, slots).map(|_| Found::Blank),
-        };
-    };
-    let [first, second] = zones.groups(group_zones);
-    let mut mark: Option<IdentityBlock> = None;
-    let mut candidates: Vec<(Superblock, Vec<Finding>, [Place; 2])> = Vec::new();
-    for groups in [[first.clone(), second.clone()], [second, first]] {
-        let slots = superblock::slots_in(&groups[0]);
-        if slots.iter().all(|slot| matches!(slot, Slot::Blank)) {
-            continue;
-        }
-        if let Some(found) = mark_in(&slots) {
-            mark = Some(found);
-            continue;
-        }
-        let (superblock, _, findings) = superblock::choose(&groups[0], opened_as, slots)?;
-        let group_bytes = groups[0].capacity_bytes();
-        if superblock.capacity_bytes != group_bytes || superblock.regions.group_zones != group_zones {
-            let found = format!("{} bytes in {} zones", superblock.capacity_bytes, superblock.regions.group_zones);
-            let expected = format!("a group of {group_bytes} bytes in {group_zones} zones");
-            return Err(corruption(zones.label, "superblock", groups[0].device_offset(0), expected, found));
-        }
-        candidates.push((superblock, findings, groups));
-    }
-    candidates.sort_by_key(|(superblock, ..)| std::cmp::Reverse(superblock.generation));
-    // Whatever is older than a making does not count any more.
-    let is_made = |superblock: &Superblock| mark.as_ref().is_none_or(|mark| mark.generation <= superblock.generation);
-    for (superblock, findings, groups) in candidates {
-        if !is_made(&superblock) {
-            break;
-        }
-        let mut tail = LogReader::new(&groups[0], &superblock).read()?;
-        if !tail.commits.is_empty() {
-            tail.commits.remove(0);
-            return Ok(Found::Begun(Box::new(Begun { groups, superblock, findings, tail })));
-        }
-    }
-    match mark {
-        Some(mark) => Ok(Found::Unfinished(mark)),
-        None => {
-            let expected = "a generation of the journal that has begun in one of two groups of zones";
-            Err(corruption(zones.label, "metadata zones", 0, expected, "none"))
-        }
-    }
-}
-
-/// The mark of a store that is not whole.
-fn mark_in(slots: &[Slot; 2]) -> Option<IdentityBlock> {
-    slots.iter().find_map(|slot| match slot {
-        Slot::Identity(block) if block.is_unfinished => Some(block.clone()),
-        _ => None,
-    })
-}
-
-/// [`Presence`] of a journal in zones.
-pub(super) fn presence(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Presence, StoreError>> {
-    Some(find(device, label, opened_as)?.map(|found| match found {
-        Found::Blank => Presence::Blank,
-        Found::Begun(_) => Presence::Store,
-        Found::Unfinished(_) => Presence::Unfinished,
-    }))
-}
-
-/// The generation that counts, for one who opens it; `None` of a device whose journal lies elsewhere.
-pub(super) fn recover(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Begun, StoreError>> {
-    Some(find(device, label, opened_as)?.and_then(|found| match found {
-        Found::Begun(begun) => Ok(*begun),
-        Found::Blank => Err(block::missing(label, Presence::Blank, opened_as)),
-        Found::Unfinished(_) => Err(block::missing(label, Presence::Unfinished, opened_as)),
-    }))
-}
-
-/// Says durably that a store is being made, in place of whatever is there; `None` of a device whose journal will lie elsewhere.
-pub(super) fn mark(device: &Device, label: &str, block: &IdentityBlock) -> Option<Result<(), StoreError>> {
-    let zones = MetadataZones::of(device, label)?;
-    Some(mark_in_zones(&zones, block))
-}
-
-fn mark_in_zones(zones: &MetadataZones<'_>, block: &IdentityBlock) -> Result<(), StoreError> {
-    let header = zones.header_at(0);
-    if zones.geometry.active_zones_max > 0 {
-        // Whatever is being written there is given up.
-        zones.finish_all()?;
-    }
-    // What is newest goes last, so that nothing older ever counts. What cannot be read may be it.
-    let may_be_newest = |slots: &[Slot; 2]| {
-        let is_damaged = slots.iter().any(|slot| matches!(slot, Slot::Damaged(_)));
-        let is_known = slots.iter().any(|slot| matches!(slot, Slot::Valid(_) | Slot::Identity(_)));
-        is_damaged && !is_known
-    };
-    let first = superblock::slots_in(&header);
-    let is_marked = mark_in(&first).is_some();
-    let is_first_newest = match zones.find_group_zones() {
-        Ok(Some(group_zones)) => {
-            let second = superblock::slots_in(&zones.groups(group_zones)[1]);
-            is_marked || may_be_newest(&first) || (rank(&first) > rank(&second) && !may_be_newest(&second))
-        }
-        _ => true,
-    };
-    if is_first_newest {
-        zones.reset_all_but(&header)?;
-    }
-    match is_marked {
-        true => header.reset_from_the_end()?,
-        false => header.reset()?,
-    }
-    header.write(0, &superblock::header(&header, block.encode()), false)?;
-    header.sync()?;
-    header.finish()?;
-    zones.reset_all_but(&header)
-}
-
-/// Writes the first generation of a store that was marked.
-pub(super) fn write_first(
-    device: &Device,
-    label: &str,
-    superblock: Superblock,
-    state: &[u8],
-) -> Result<(), StoreError> {
-    let zones = MetadataZones::of(device, label).ok_or_else(|| StoreError::InvalidRequest {
-        store: label.to_owned(),
-        reason: "a journal in zones is for a device that has no others than those written in order".to_owned(),
-    })?;
-    let [_, second] = zones.groups(superblock.regions.group_zones);
-    write_generation(&second, superblock, state, &|| second.sync())?;
-    second.finish()
-}
-
-/// Writes a generation into a group, in place of what is there, and begins it. Gives back its superblock and the units its log
-/// has.
-pub(super) fn write_generation(
-    place: &Place,
-    mut superblock: Superblock,
-    state: &[u8],
-    sync: &dyn Fn() -> Result<(), StoreError>,
-) -> Result<(Superblock, u64), StoreError> {
-    let group_bytes = place.capacity_bytes();
-    let area_bytes = checkpoint_bytes_max(group_bytes);
-    let (reference, checkpoint) =
-        super::checkpoint::encode(place, area_bytes, superblock.store_id, superblock.generation, state)?;
-    let unit_bytes = superblock.regions.unit_bytes;
-    let checkpoint_at = SUPERBLOCK_RESERVED_BYTES;
-    // The unit may be larger than what a checkpoint is rounded to.
-    let log_at = (checkpoint_at + checkpoint.len() as u64).next_multiple_of(u64::from(unit_bytes));
-    let log_bytes =
-        group_bytes.saturating_sub(log_at).min(LOG_BYTES_MAX) / u64::from(unit_bytes) * u64::from(unit_bytes);
-    superblock.capacity_bytes = group_bytes;
-    superblock.active_checkpoint = 0;
-    superblock.checkpoint = reference;
-    superblock.regions = JournalRegions {
-        log: Region { offset_bytes: log_at, length_bytes: log_bytes },
-        checkpoints: [Region { offset_bytes: checkpoint_at, length_bytes: log_at - checkpoint_at }, Region::default()],
-        ..superblock.regions
-    };
-    place.reset()?;
-    let header = superblock::header(place, superblock::encode(&superblock));
-    let mut whole = place.buffer(log_at as usize);
-    whole[..header.len()].copy_from_slice(&header);
-    whole[header.len()..header.len() + checkpoint.len()].copy_from_slice(&checkpoint);
-    place.write(0, &whole, false)?;
-    sync()?;
-    let shape = log::shape(0, unit_bytes, false, 0);
-    let mut commit = place.buffer((shape.units * u64::from(unit_bytes)) as usize);
-    log::encode(&mut commit, shape, &superblock, 0, &[]);
-    place.write(log_at, &commit, false)?;
-    sync()?;
-    Ok((superblock, shape.units))
+/// Whether something cannot be read because its zone is offline.
+fn is_lost(error: &StoreError) -> bool {
+    matches!(error, StoreError::Media { error, .. } if error.kind() == MediaErrorKind::Offline)
 }

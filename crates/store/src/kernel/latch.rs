@@ -1,11 +1,10 @@
 //! Whether a store still acknowledges anything.
 
-use super::sync_order::SyncOrder;
 use crate::error::StoreError;
 use crate::journal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use varve_media::{IoContext, MediaError};
+use varve_media::{IoContext, MediaError, SyncOrder};
 
 /// Closed by the first failure that leaves unknown what is on a medium: from then on nothing is acknowledged, until the
 /// store is opened again. Thread-safe.

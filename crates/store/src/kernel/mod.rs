@@ -1,6 +1,6 @@
 //! What every store on a raw device shares.
 //!
-//! - [`SyncOrder`]: the syncs of a device, one after the other. The only call of a device's sync is there.
+//! - [`varve_media::SyncOrder`]: the only caller of a device's sync; one sync at a time, none after a failure.
 //! - [`Latch`]: after a failed sync or commit nothing is acknowledged until the store is opened again.
 //! - [`NameTable`]: names, changes that wait for a commit, files that lost their names and are not free yet;
 //!   [`FileMark`]: how much of a file is flushed, written and durable.
@@ -21,7 +21,6 @@ mod locks;
 mod names;
 mod replay;
 mod store;
-mod sync_order;
 
 pub(crate) use file_mark::FileMark;
 pub(crate) use latch::Latch;
@@ -29,4 +28,3 @@ pub(crate) use locks::NameLocks;
 pub(crate) use names::{FoundNames, NameTable, Named, Numbered};
 pub(crate) use replay::{Replay, names_of, replay};
 pub(crate) use store::{CommitCounts, CommitPolicy, Kernel, RawStore, SingleCommits, StoreState};
-pub(crate) use sync_order::SyncOrder;

@@ -5,7 +5,7 @@ use super::locks::NameLocks;
 use super::names::{NameTable, Named};
 use crate::error::StoreError;
 use crate::file_store::StoreLock;
-use crate::journal::{self, CommitStyle, Journal};
+use crate::journal::{self, CommitStyle, Committed, Journal};
 use crate::name;
 use crate::occupancy::StoreMeasure;
 use crate::wire::Writer;
@@ -236,13 +236,17 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
         let payload = payload.into_vec();
         let style = policy.style();
         let is_full = !payload.is_empty() && !journal.fits(payload.len(), style);
-        let outcome = if payload.is_empty() {
-            Ok(())
+        let committed = if payload.is_empty() {
+            Ok(Committed::Durable)
         } else if !is_full {
             self.commits.fetch_add(1, Ordering::Relaxed);
             self.commit_bytes.fetch_add(payload.len() as u64, Ordering::Relaxed);
             journal.commit(&payload, style)
         } else {
+            Ok(Committed::NeedsGeneration)
+        };
+        let needs_generation = committed.map_err(|error| self.poison(error))? == Committed::NeedsGeneration;
+        if needs_generation {
             self.checkpoints.fetch_add(1, Ordering::Relaxed);
             let (changes, checkpoint);
             {
@@ -252,12 +256,11 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
                 checkpoint = state.checkpoint();
             }
             policy.take(&changes);
-            journal.begin(Some(&checkpoint))
-        };
-        outcome.map_err(|error| self.poison(error))?;
+            journal.begin(Some(&checkpoint)).map_err(|error| self.poison(error))?;
+        }
         self.durable_change.fetch_max(change, Ordering::AcqRel);
         self.last_commit_nanos.store(self.env.now().as_nanos(), Ordering::Relaxed);
-        policy.committed(is_full);
+        policy.committed(needs_generation);
         let mut state = self.state.lock();
         let free = state.names_mut().take_free(change);
         policy.freed(&free);

@@ -155,6 +155,9 @@ impl PlainStore {
     }
 }
 
+/// Maximum preallocation of a log, as a fraction of the free space (1/32).
+const LOG_AHEAD_PART: u64 = 32;
+
 impl OpenDirectory {
     fn name(&self) -> &str {
         self.directory.name()
@@ -162,6 +165,11 @@ impl OpenDirectory {
 
     fn escape(&self, name: &str) -> Result<String, StoreError> {
         names::escape(name).map_err(|reason| name::invalid(self.name(), name, reason))
+    }
+
+    /// Maximum preallocation of a log, in bytes. Cost: asks the file system.
+    fn room_ahead_bytes(&self) -> u64 {
+        self.directory.space().map_or(u64::MAX, |space| space.available_bytes / LOG_AHEAD_PART)
     }
 
     fn media_error(&self, name: &str, error: MediaError) -> StoreError {
@@ -349,6 +357,11 @@ impl FileStore for PlainStore {
         self.shared.directory.space().map_err(|error| self.shared.media_error("", error))
     }
 
+    fn reclaim_space(&self) -> Result<bool, StoreError> {
+        // Nothing is held without need.
+        Ok(false)
+    }
+
     fn hint(&self, _hint: &Hint<'_>) {}
 
     fn counters(&self) -> Vec<(String, Counters)> {
@@ -420,6 +433,6 @@ fn media_error(store: &str, name: &str, error: MediaError) -> StoreError {
     match error {
         MediaError::NotFound { .. } => StoreError::NotFound { store, name },
         MediaError::Locked { .. } => StoreError::Locked { store, name },
-        source => StoreError::Media { store, name, source },
+        error => StoreError::Media { store, name, error },
     }
 }

@@ -163,6 +163,24 @@ fn a_finished_file_holds_no_more_room_than_it_needs() {
     }
 }
 
+#[test]
+fn preallocates_logs_only_while_much_is_free() {
+    let env = Env::sim(1);
+    let taken_bytes = |capacity_bytes: u64, kind: FileKind| {
+        let options = MemoryDirectoryOptions { capacity_bytes: Some(capacity_bytes), direct_alignment_bytes: 1 };
+        let store = PlainStore::open(&env, Arc::new(MemoryDirectory::with_options("ram", options)), Default::default());
+        let options = CreateOptions { kind, expected_size_bytes: Some(500_000), ..CreateOptions::default() };
+        let mut file = store.create("file", &options).unwrap();
+        let before = store.space().unwrap().available_bytes;
+        file.append(&content(1, 0, 4096), &CONTEXT).unwrap();
+        file.flush(&CONTEXT).unwrap();
+        before - store.space().unwrap().available_bytes
+    };
+    assert_eq!(taken_bytes(12 << 20, FileKind::Log), 4096);
+    assert!(taken_bytes(20 << 20, FileKind::Log) >= 500_000);
+    assert!(taken_bytes(12 << 20, FileKind::Table) >= 500_000, "a table becomes as large");
+}
+
 /// A log is longer in the directory than what was written to it, and nobody can tell by its readers.
 #[test]
 fn a_log_is_kept_longer_than_its_contents_for_nobody_to_see() {

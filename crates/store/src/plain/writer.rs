@@ -93,6 +93,10 @@ impl PlainWriter {
         }
         let step_bytes: u64 = if self.kind == FileKind::Log { 16 << 20 } else { 64 << 20 };
         let target = expected.min(end_bytes.saturating_add(step_bytes));
+        if self.kind == FileKind::Log && target.saturating_sub(end_bytes) > self.shared.room_ahead_bytes() {
+            self.expected_size_bytes = None;
+            return;
+        }
         self.trim = true;
         match self.written.file.allocate(target) {
             Ok(()) => self.allocated_bytes = target,

@@ -38,6 +38,7 @@ pub(crate) const BAND: FileStoreKind = FileStoreKind {
             zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
         })
     },
+    is_preferred: |_| false,
     logs: None,
     open,
 };

@@ -43,6 +43,7 @@ pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
         },
         Base::Directory(_) => false,
     },
+    is_preferred: |_| false,
     logs: None,
     open,
 };

@@ -7,8 +7,8 @@ use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
 use varve_media::{Device, ZoneType};
 use varve_store::{
-    CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
-    MissingDevices, PlacementName,
+    BandStore, CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore,
+    MigrationName, MissingDevices, PlacementName,
 };
 
 const RESERVE: &str = "reserve-tables";
@@ -100,7 +100,7 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
         OptionDescription {
             name: TABLE_SIZE,
             value: ValueForm::Size,
-            default: "a zone of the fast devices",
+            default: "64MiB where two such tables have space in a zone of the fast devices, else such a zone",
             meaning: "size of a full table, at most a zone of the fast devices",
         },
         OptionDescription {
@@ -120,7 +120,7 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
             value: ValueForm::Choice(&["refuse", "read-only", "give-up"]),
             default: "refuse",
             meaning: "what becomes of a set of which a device is not in the spec: it is not opened; what is on the others is read, and \
-                      nothing written; or the others are the store from now on, for good, and 'repair' makes a database of them",
+                      nothing written; or the others become the store permanently, once 'repair' has made a database of them",
         },
     ],
     accepts: |base| match base {
@@ -134,9 +134,25 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
         }
         Base::Directory(_) => false,
     },
+    is_preferred,
     logs: None,
     open,
 };
+
+/// Returns true for one non-rotational zoned device whose zones hold two tables or more: tables keep their size and share zones. With
+/// `band`, each table takes a zone, and a drive of few zones is full after a few flushes. A device formatted for `band` stays with `band`.
+fn is_preferred(base: &Base) -> bool {
+    let Base::Devices(devices) = base else { return false };
+    let [BuiltDevice { device, .. }] = devices.as_slice() else { return false };
+    let capabilities = device.block.capabilities();
+    let is_large = capabilities.zones.as_ref().is_some_and(|zones| {
+        zones.sequential_type == ZoneType::SequentialWriteRequired
+            && HybridStore::shares_zones_of(zones.zone_capacity_bytes)
+    });
+    let is_there = || HybridStore::probe(std::slice::from_ref(device)).is_ok_and(|is_hybrid| is_hybrid);
+    let is_free = || BandStore::probe(device).is_ok_and(|is_band| !is_band);
+    is_large && !capabilities.rotational && (is_there() || is_free())
+}
 
 /// The choice of this name among those there are.
 fn chosen<T: Copy>(part: &Part, option: &str, all: &[T], name: impl Fn(T) -> String) -> Result<Option<T>, Error> {

@@ -65,6 +65,7 @@ pub(crate) const IMR: FileStoreKind = FileStoreKind {
         },
     ],
     accepts: |base| device_of(base).is_some_and(|device| device.block.capabilities().zones.is_none()),
+    is_preferred: |_| false,
     logs: Some(logs),
     open,
 };

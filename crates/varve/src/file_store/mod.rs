@@ -8,7 +8,7 @@ mod plain;
 
 use crate::registry::FileStoreKind;
 
-/// Every file store. The first that accepts a medium is its default.
+/// All file stores. The default of a medium is the store that prefers it, otherwise the first that accepts it.
 #[rustfmt::skip]
 pub(crate) static FILE_STORES: &[FileStoreKind] = &[
     plain::PLAIN,

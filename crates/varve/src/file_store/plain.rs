@@ -18,6 +18,7 @@ pub(crate) const PLAIN: FileStoreKind = FileStoreKind {
         meaning: "the directory is on a disk: read ahead far",
     }],
     accepts: |base| matches!(base, Base::Directory(_)),
+    is_preferred: |_| false,
     logs: None,
     open,
 };

@@ -5,9 +5,7 @@ use crate::error::Error;
 use crate::registry::{LayerKind, OptionDescription, ValueForm, scale_of, whole_number};
 use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction};
-use varve_block::idler::{
-    ControlledDevice, Controller, FixedIdle, GhostCache, Idler, IdlerParameters, PacedIdle, PacedParameters,
-};
+use varve_block::idler::{ControlledDevice, Controller, FixedIdle, GhostCache, Idler, IdlerParameters};
 use varve_media::Device;
 
 const CONTROL: &str = "control";
@@ -24,11 +22,10 @@ pub(crate) const CONTROL_LAYER: LayerKind = LayerKind {
     options: &[
         OptionDescription {
             name: CONTROL,
-            value: ValueForm::Choice(&["at-ic", "idler", "paced"]),
+            value: ValueForm::Choice(&["at-ic", "idler"]),
             default: "none",
-            meaning: "holds requests back so that a host-aware disk cleans its media cache before it is full: at fixed times, as \
-                      Idler does, or as much as is needed and of those that nobody waits for alone (paced: flushes, compactions \
-                      and what is of no class; not reads of users, logs and metadata); times are those of a disk in full size",
+            meaning: "holds requests back so that a host-aware disk cleans its media cache before it is full: at fixed times, or as \
+                      Idler does; times are those of a disk in full size; relocate=on cleans from the host instead",
         },
         OptionDescription {
             name: EXECUTION,
@@ -46,13 +43,13 @@ pub(crate) const CONTROL_LAYER: LayerKind = LayerKind {
             name: CACHE,
             value: ValueForm::Size,
             default: "what an emulated disk has",
-            meaning: "of idler and paced: the media cache of the disk",
+            meaning: "of idler: the media cache of the disk",
         },
         OptionDescription {
             name: EXTENTS,
             value: ValueForm::Number(1),
             default: "what an emulated disk has",
-            meaning: "of idler and paced: extents that its map holds",
+            meaning: "of idler: extents that its map holds",
         },
     ],
     changes_shape: false,
@@ -87,8 +84,5 @@ fn controller(part: &Part, wanted: &str, device: &Device) -> Result<Box<dyn Cont
         return Err(part.value_error(CONTROL, expected).into());
     };
     let ghost = GhostCache::new(&zones, media_cache(part, &zones, CACHE, EXTENTS)?);
-    Ok(match wanted {
-        "idler" => Box::new(Idler::new(IdlerParameters::default().scaled(divisor), ghost)),
-        _ => Box::new(PacedIdle::new(PacedParameters::default().scaled(divisor), ghost)),
-    })
+    Ok(Box::new(Idler::new(IdlerParameters::default().scaled(divisor), ghost)))
 }

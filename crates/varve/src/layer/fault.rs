@@ -4,9 +4,15 @@
 //! faults  = fault { ";" fault }
 //! fault   = operation [ "." class ] "/" effect "@" trigger
 //! trigger = N | N ".." | N "in" M
-//! effect  = [ "after-" | "partly-" | "dropping-" ] error | "short-read" | "flip-bits"
-//!         | "misdirect" | "lose" | "stall-" N "ms"
+//! effect  = [ "after-" | "partly-" | "dropping-" | late | late "dropping-" ] error
+//!         | "short-read" | "flip-bits" | "misdirect" | "lose" | "stall-" time
+//!         | "zone-read-only" | "zone-offline"
+//! late    = "late-" time "-"
+//! time    = N "ms" | N "us"
 //! ```
+//!
+//! `sync/late-2ms-dropping-io@3` drops unsynced writes at the fourth sync and returns the error 2 ms later; other calls
+//! go on meanwhile. Without `dropping-` the sync does nothing and fails late.
 
 use crate::error::Error;
 use crate::registry::{LayerKind, OptionDescription, ValueForm, whole_number};
@@ -61,6 +67,9 @@ const ERRORS: &[(&str, FaultError)] = &[
     ("interrupted", FaultError::Interrupted),
 ];
 
+/// How a call fails, before the name of the error.
+const MANNERS: [&str; 6] = ["", "after-", "partly-", "dropping-", "late-2ms-", "late-2ms-dropping-"];
+
 fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base, Error> {
     let Some(text) = part.text("faults")? else { return Ok(base) };
     let seed = part.text("fault-seed")?.and_then(whole_number).unwrap_or(0);
@@ -102,9 +111,7 @@ fn parse(part: &Part, text: &str) -> Result<Fault, SpecError> {
         },
     };
     let effect = parse_effect(effect).ok_or_else(|| {
-        let errors = ERRORS
-            .iter()
-            .flat_map(|(name, _)| ["", "after-", "partly-", "dropping-"].map(|manner| format!("{manner}{name}")));
+        let errors = ERRORS.iter().flat_map(|(name, _)| MANNERS.map(|manner| format!("{manner}{name}")));
         let others = ["short-read", "flip-bits", "misdirect", "lose", "stall-10ms", "zone-read-only", "zone-offline"]
             .map(str::to_owned);
         refuse("an effect").with_known(errors.chain(others))
@@ -129,8 +136,14 @@ fn parse_effect(text: &str) -> Option<FaultEffect> {
         return error(name).map(FaultEffect::FailDroppingUnsynced);
     }
     if let Some(time) = text.strip_prefix("stall-") {
-        let milliseconds = whole_number(time.strip_suffix("ms")?)?;
-        return Some(FaultEffect::Stall(Duration::from_millis(milliseconds)));
+        return parse_time(time).map(FaultEffect::Stall);
+    }
+    if let Some((time, name)) = text.strip_prefix("late-").and_then(|rest| rest.split_once('-')) {
+        let time = parse_time(time)?;
+        return match name.strip_prefix("dropping-") {
+            Some(name) => error(name).map(|error| FaultEffect::FailLateDroppingUnsynced(time, error)),
+            None => error(name).map(|error| FaultEffect::FailLate(time, error)),
+        };
     }
     match text {
         "short-read" => Some(FaultEffect::ShortRead),
@@ -140,6 +153,13 @@ fn parse_effect(text: &str) -> Option<FaultEffect> {
         "zone-read-only" => Some(FaultEffect::ZoneReadOnly),
         "zone-offline" => Some(FaultEffect::ZoneOffline),
         _ => None,
+    }
+}
+
+fn parse_time(text: &str) -> Option<Duration> {
+    match text.strip_suffix("ms") {
+        Some(number) => whole_number(number).map(Duration::from_millis),
+        None => whole_number(text.strip_suffix("us")?).map(Duration::from_micros),
     }
 }
 
@@ -170,7 +190,19 @@ mod tests {
         assert_eq!(parse_effect("dropping-io"), Some(FaultEffect::FailDroppingUnsynced(FaultError::Io)));
         assert_eq!(parse_effect("stall-10ms"), Some(FaultEffect::Stall(Duration::from_millis(10))));
         assert_eq!(parse_effect("zone-offline"), Some(FaultEffect::ZoneOffline));
-        assert_eq!(parse_effect("after-"), None);
+        assert_eq!(parse_effect("stall-10us"), Some(FaultEffect::Stall(Duration::from_micros(10))));
+        let late = Duration::from_micros(200);
+        assert_eq!(parse_effect("late-200us-io"), Some(FaultEffect::FailLate(late, FaultError::Io)));
+        let dropping = FaultEffect::FailLateDroppingUnsynced(late, FaultError::NoSpace);
+        assert_eq!(parse_effect("late-200us-dropping-no-space"), Some(dropping));
+        for manner in MANNERS {
+            assert!(parse_effect(&format!("{manner}io")).is_some(), "{manner}");
+        }
+        for bad in
+            ["after-", "late-", "late-io", "late-2ms", "late-2ms-", "late-2ms-dropping-", "late-2s-io", "stall-ms"]
+        {
+            assert_eq!(parse_effect(bad), None, "{bad}");
+        }
         assert_eq!(parse_effect("stall-10"), None);
     }
 }

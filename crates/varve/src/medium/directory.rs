@@ -44,7 +44,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
         Err(error) if !construction.create && error.kind() == MediaErrorKind::NotFound => {
             Err(Error::missing(path.display().to_string()))
         }
-        Err(MediaError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotADirectory => {
+        Err(MediaError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotADirectory => {
             Err(not_a_directory(&path, "below what is".to_owned()))
         }
         Err(MediaError::Unsuitable { found, .. }) if !path.is_dir() => Err(not_a_directory(&path, format!("{found},"))),

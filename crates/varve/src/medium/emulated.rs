@@ -2,9 +2,11 @@
 
 use crate::description::DeviceDescription;
 use crate::error::Error;
+use crate::layer::changes_shape;
 use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, scale_of};
 use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_media::emulated::{Backing, CompressedBacking, FileBacking, NoBacking, Pacing, RamBacking};
 use varve_media::presets::Preset;
@@ -125,6 +127,7 @@ pub(super) fn build_preset(
     let (backing, _) = backing(construction, part, preset.geometry().capacity_bytes)?;
     let device = preset.build(construction.env, &part.to_string(), backing, pacing(part));
     let device = Device::of_blocks(Arc::new(device));
+    refuse_image_of_zones(construction, part, &device)?;
     Ok(built(construction, part, device, Model::of_preset(&preset, scale_divisor)))
 }
 
@@ -208,6 +211,101 @@ pub(super) fn backing(
         }
         _ => Ok((Box::new(RamBacking::new()), false)),
     }
+}
+
+/// Refuses the image of a device without zones when a record next to it says that it has some; see
+/// [`refuse_file_of_zones`].
+pub(super) fn refuse_image_of_zones(
+    construction: &Construction<'_>,
+    part: &Part,
+    device: &Device,
+) -> Result<(), Error> {
+    match part.option("backing").and_then(|option| option.value()) {
+        Some(Value::Spec(spec)) => {
+            let Some(path) = file_path_of(spec) else { return Ok(()) };
+            refuse_file_of_zones(construction, part, &path, device)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a file as a device without zones when a record next to it says that its bytes lie in zones, or when a layer
+/// that `part` does not ask for has marked it.
+///
+/// # Errors
+/// [`Error::Store`] when the device says what it was formatted as; else [`Error::Foreign`], which names the record or the
+/// layer.
+pub(super) fn refuse_file_of_zones(
+    construction: &Construction<'_>,
+    part: &Part,
+    path: &Path,
+    device: &Device,
+) -> Result<(), Error> {
+    if construction.describe {
+        return Ok(());
+    }
+    let records = [ZONES_SUFFIX, MEDIA_CACHE_SUFFIX].map(|suffix| with_suffix(path, suffix));
+    let record = records.into_iter().find(|record| says_something(record));
+    let mark = if changes_shape(part) { None } else { layer_mark(path, device) };
+    let is_store = match record {
+        Some(_) if !construction.format => varve_store::check_rules(device, device)?,
+        // A store of this shape was made after the layer was given up.
+        None if mark.is_some() && !construction.format => varve_store::check_rules(device, device)?,
+        _ => false,
+    };
+    let name = path.display().to_string();
+    match (record, mark) {
+        (Some(record), mark) => {
+            let record = record.display().to_string();
+            let and_layer = mark.map_or(String::new(), |mark| format!(", and the mark of {}", mark.name));
+            let with_layer = mark.map_or(String::new(), |mark| format!("; {}", mark.advice));
+            Err(Error::Foreign {
+                found: format!(
+                    "expected the bytes of a device without zones, found '{record}', the record of a device with \
+                     zones{and_layer}"
+                ),
+                advice: format!(
+                    "open it as that device, with backing=file:{name} in a spec that begins with smr:, zns: or hasmr:; \
+                     if its zones are not needed any more, move '{record}' away{with_layer}"
+                ),
+                name,
+            })
+        }
+        (None, Some(mark)) if !construction.format && !is_store => Err(Error::Foreign {
+            found: format!(
+                "expected a device that is blank or holds a store, found {} at offset {}",
+                mark.name, mark.offset_bytes
+            ),
+            advice: mark.advice.to_owned(),
+            name,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The mark of a layer in a file, which is read apart from the device, so that nothing of that counts as its I/O. What
+/// cannot be read has none: the device says so when it is used.
+fn layer_mark(path: &Path, device: &Device) -> Option<varve_store::LayerMark> {
+    let file = std::fs::File::open(path).ok()?;
+    let mut read = |at: u64, bytes: &mut [u8]| std::os::unix::fs::FileExt::read_exact_at(&file, bytes, at).is_ok();
+    varve_store::find_layer_mark(device.block.geometry().capacity_bytes, &mut read)
+}
+
+/// Whether a record is there. One without bytes is left of a device whose making was interrupted.
+fn says_something(record: &Path) -> bool {
+    record.metadata().is_ok_and(|found| found.len() > 0)
+}
+
+/// End of the name of a file that keeps what the zones of an image are in.
+pub(super) const ZONES_SUFFIX: &str = ".zones";
+/// End of the name of a file that keeps what lies in the media cache of an image.
+pub(super) const MEDIA_CACHE_SUFFIX: &str = ".media-cache";
+
+/// The path with more at its end.
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 /// What happens in a real env.

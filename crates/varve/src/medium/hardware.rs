@@ -1,5 +1,6 @@
 //! `dev:` a block device of the machine, or a file used as one.
 
+use super::emulated;
 use crate::description::DeviceDescription;
 use crate::error::Error;
 use crate::registry::{
@@ -47,7 +48,11 @@ pub(crate) const DEV: MediumKind = MediumKind {
 };
 
 fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
-    Ok(Base::Devices(vec![open(construction, part)?]))
+    let built = open(construction, part)?;
+    if let Some(path) = part.argument_path() {
+        emulated::refuse_file_of_zones(construction, part, &path, &built.device)?;
+    }
+    Ok(Base::Devices(vec![built]))
 }
 
 /// The one device of a part of this kind.

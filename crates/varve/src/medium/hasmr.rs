@@ -9,7 +9,6 @@ use crate::registry::{
 };
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
-use std::path::PathBuf;
 use varve_media::emulated::{CleaningOrder, Interrupted, Translation, TranslationParameters};
 use varve_media::{MadePlace, MediaCache, MediaCacheRecord, ZoneGeometry, ZoneType};
 
@@ -32,8 +31,8 @@ pub(crate) const HASMR: MediumKind = MediumKind {
             OptionDescription {
                 name: "cache",
                 value: ValueForm::Size,
-                default: "28GB",
-                meaning: "size of the media cache, beside the capacity",
+                default: "18.2GB",
+                meaning: "size of the media cache, beside the capacity; fitted to a measured ST8000AS0022",
             },
             OptionDescription {
                 name: "extents",
@@ -45,7 +44,7 @@ pub(crate) const HASMR: MediumKind = MediumKind {
                 name: "idle-trigger-ms",
                 value: ValueForm::Number(0),
                 default: "239",
-                meaning: "how long nobody asks anything of the disk before it begins to clean",
+                meaning: "time without a command after which the disk begins to clean; fitted to a measured ST8000AS0022",
             },
             OptionDescription {
                 name: "order",
@@ -62,26 +61,28 @@ pub(crate) const HASMR: MediumKind = MediumKind {
             OptionDescription {
                 name: "blocking-step",
                 value: ValueForm::Size,
-                default: "128MiB",
-                meaning: "the same while the cache is full: requests wait so long",
+                default: "2MiB",
+                meaning: "the same while the cache is full; fitted to a measured ST8000AS0022",
             },
             OptionDescription {
                 name: "between-steps",
                 value: ValueForm::Number(1),
                 default: "8",
-                meaning: "requests that are served between two such steps",
+                meaning: "requests that are served between two steps",
             },
             OptionDescription {
                 name: "blocking-stop",
                 value: ValueForm::Number(0),
-                default: "0",
-                meaning: "hundredths of the cache in use at which a blocking cleaning ends",
+                default: "98",
+                meaning: "percent of the cache in use at which a blocking cleaning ends, at 100 as soon as the waiting write fits; fitted \
+                          to a measured ST8000AS0022",
             },
             OptionDescription {
                 name: "interrupted",
-                value: ValueForm::Choice(&["goes-on", "repeats-step", "repeats-zone"]),
-                default: "repeats-step",
-                meaning: "what becomes of an idle cleaning that a command called off",
+                value: ValueForm::Choice(&["finishes-zone", "goes-on", "repeats-step", "repeats-zone"]),
+                default: "finishes-zone",
+                meaning: "effect of a command on an idle cleaning: the zone is finished between requests; or the cleaning stops, and later \
+                          goes on, does its step again, or begins its zone again",
             },
             OptionDescription {
                 name: "device-managed",
@@ -124,7 +125,9 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
             return Err(part.value_error(RECORD.name, "no record: a device-managed disk has no zones to keep").into());
         }
         let (backing, _) = emulated::backing(construction, part, zones.address_bytes())?;
-        preset.build_device_managed(construction.env, &name, &zones, translation.clone(), backing, pacing)
+        let device = preset.build_device_managed(construction.env, &name, &zones, translation.clone(), backing, pacing);
+        emulated::refuse_image_of_zones(construction, part, &device)?;
+        device
     } else {
         let (rules, backing, kept) = zones::rules_and_bytes(construction, part, &zones)?;
         let record = kept.map(|kept| cache_record(construction, part, &kept, &zones)).transpose()?;
@@ -143,9 +146,7 @@ fn cache_record(
     kept: &Kept,
     zones: &ZoneGeometry,
 ) -> Result<MediaCacheRecord, Error> {
-    let mut path = kept.path.as_os_str().to_owned();
-    path.push(".media-cache");
-    let path = PathBuf::from(path);
+    let path = emulated::with_suffix(&kept.path, emulated::MEDIA_CACHE_SUFFIX);
     if construction.read_only {
         return Ok(MediaCacheRecord::open_read_only(&path, zones)?);
     }
@@ -182,7 +183,8 @@ fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters,
     changed.interrupted = match part.text("interrupted")? {
         Some("goes-on") => Interrupted::GoesOn,
         Some("repeats-zone") => Interrupted::RepeatsZone,
-        Some(_) => Interrupted::RepeatsStep,
+        Some("repeats-step") => Interrupted::RepeatsStep,
+        Some(_) => Interrupted::FinishesZone,
         None => own.interrupted,
     };
     if let Some(bytes) = part.size_bytes("idle-step")? {
@@ -195,8 +197,8 @@ fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters,
         changed.requests_between_steps = requests;
     }
     if let Some(percent) = number("blocking-stop")? {
-        let Some(percent) = u32::try_from(percent).ok().filter(|&percent| percent < 100) else {
-            return Err(part.value_error("blocking-stop", "hundredths below 100").into());
+        let Some(percent) = u32::try_from(percent).ok().filter(|&percent| percent <= 100) else {
+            return Err(part.value_error("blocking-stop", "a percentage, at most 100").into());
         };
         changed.blocking_stop_percent = percent;
     }

@@ -75,6 +75,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     let rules = rules(construction, part, &tracks, geometry.physical_sector_bytes, used);
     let pacing = emulated::pacing(part);
     let device = preset.build_interlaced(construction.env, &part.to_string(), rules, backing, pacing);
+    emulated::refuse_image_of_zones(construction, part, &device)?;
     Ok(emulated::built(construction, part, device, Model::of_preset(&preset, scale_divisor)))
 }
 
@@ -93,6 +94,9 @@ fn build_on_hardware(construction: &Construction<'_>, part: &Part, real: &Part) 
     let tracks = tracks(part, 1, capacity_bytes, geometry.physical_sector_bytes)?;
     let rules = rules(construction, part, &tracks, geometry.physical_sector_bytes, true);
     let device = rules.over(&inner.block);
+    if let Some(path) = real.argument_path() {
+        emulated::refuse_file_of_zones(construction, part, &path, &device)?;
+    }
     let description = DeviceDescription {
         name: part.to_string(),
         model: description.model,

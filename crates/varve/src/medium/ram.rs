@@ -41,5 +41,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     );
     let model =
         emulated::Model { name: "ram", summary: "memory without delays", scale_divisor: 1, timing: String::new() };
-    Ok(emulated::built(construction, part, Device::of_blocks(Arc::new(device)), model))
+    let device = Device::of_blocks(Arc::new(device));
+    emulated::refuse_image_of_zones(construction, part, &device)?;
+    Ok(emulated::built(construction, part, device, model))
 }

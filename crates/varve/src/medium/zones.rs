@@ -91,9 +91,7 @@ fn record_path(part: &Part) -> Result<Option<PathBuf>, Error> {
 
 /// `PATH.zones`.
 fn beside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".zones");
-    name.into()
+    emulated::with_suffix(path, emulated::ZONES_SUFFIX)
 }
 
 /// Rules of zones as a record has them, and whether it was made just now. `raw` are the bytes of the device, as far as there are

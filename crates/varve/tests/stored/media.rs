@@ -35,7 +35,7 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
         "smr:32MiB?band=256KiB,conventional=4MiB,backing=file:@/image,logs=(ssd:32MiB?backing=file:@/logs)",
     ),
     ("smr-variable", "smr:32MiB?band=16KiB,zoned-table-size=128KiB,conventional=4MiB,backing=file:@/image"),
-    ("zns", "zns:32MiB?zone=256KiB,zone-capacity=192KiB,backing=file:@/image"),
+    ("zns", "zns:40MiB?zone=256KiB,zone-capacity=192KiB,backing=file:@/image"),
     ("smr-device", "smr:32MiB?band=256KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)"),
     // Level 0 on the drive, which has zones for blocks of the disk as well.
     (

@@ -11,10 +11,13 @@ use varve::ErrorKind;
 const SUPERBLOCKS_APART_BYTES: usize = 64 << 10;
 const SUPERBLOCK_BYTES: usize = 512;
 /// The newest version of them: a store may be of the one before it.
-const SUPERBLOCK_VERSION: u8 = 3;
+const SUPERBLOCK_VERSION: u8 = 4;
+
+/// The newest version of the record of zones.
+const ZONE_RECORD_VERSION: u8 = 2;
 
 /// What is read of a file: more than any that is no image has.
-const BEGINNING_BYTES: u64 = 1 << 20;
+const BEGINNING_BYTES: u64 = 2 << 20;
 
 /// A structure with a version.
 pub(crate) struct Structure {
@@ -144,6 +147,8 @@ fn zones(name: &str, bytes: &mut [u8]) -> bool {
     if !name.ends_with(".zones") {
         return false;
     }
+    // It may be of the version before the newest.
+    bytes[8] = ZONE_RECORD_VERSION;
     add_one(bytes, 8, 80, 0..80);
     true
 }

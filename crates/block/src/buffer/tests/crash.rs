@@ -89,7 +89,8 @@ fn cut_at_points(seed: u64, steps: usize, every: u64, reached: &mut BufferStatis
                 let variant = CrashVariant::OF_DEVICES[random.index(CrashVariant::OF_DEVICES.len())];
                 let image = random.next_u64();
                 let what = format!("seed {seed}, cut {number} of {}, {variant:?}, image {image}", cuts.len());
-                let [disk, fast] = cut.state.images(variant, image).try_into().ok().unwrap();
+                let fates = CrashVariant::fates(variant, cut.state.members(), image);
+                let [disk, fast] = cut.state.images(&fates, image).try_into().ok().unwrap();
                 let opened = WriteBuffer::open(env, &disk, &fast, parameters(seed), BufferOpening::default(), None);
                 let (device, _) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
                 let found = stamps(&device).unwrap_or_else(|| panic!("{what}: a torn sector"));
@@ -146,7 +147,8 @@ fn a_cut_while_it_is_made_leaves_what_can_be_made_again() {
         assert!(states.len() > 5);
         for (number, state) in states.iter().enumerate() {
             for (image, variant) in CrashVariant::OF_DEVICES.into_iter().enumerate() {
-                let [disk, fast] = state.images(variant, image as u64).try_into().ok().unwrap();
+                let fates = CrashVariant::fates(variant, state.members(), image as u64);
+                let [disk, fast] = state.images(&fates, image as u64).try_into().ok().unwrap();
                 let opened = WriteBuffer::open(env, &disk, &fast, parameters(0), BufferOpening::default(), None);
                 let (device, _) = opened.unwrap_or_else(|error| panic!("point {number}, {variant:?}: {error}"));
                 let mut host = Host::new(device, 1);

@@ -38,7 +38,8 @@ fn nothing_is_copied_while_the_journal_cannot_be_written() {
         let (device, handle) = open(env, &inner, at_rest()).unwrap();
         injector.set_plan(resets_fail(None));
         let before = move_until_given_up(&device, &handle);
-        assert!(before.relocated_zones > 8, "{before:?}");
+        // As many records as a zone of the journal has room for.
+        assert!(before.relocated_zones > 5, "{before:?}");
         for attempt in 1..=5 {
             let after = relocate(&handle, 4);
             assert_eq!((after.copied_bytes, after.given_up), (before.copied_bytes, before.given_up + attempt));
@@ -87,7 +88,8 @@ fn the_other_zone_of_the_journal_is_emptied_before_a_record_is_written() {
         device.block.sync(&context()).unwrap();
         drop((device, handle));
         let start = in_use().next().unwrap().start_bytes;
-        let mut slot = vec![0; 4096];
+        // Both copies of the checkpoint.
+        let mut slot = vec![0; 8192];
         memory.block.read_at(start, &mut slot, &context()).unwrap();
         let torn = slot.iter().map(|byte| !byte).collect::<Vec<_>>();
         memory.block.write_at(start, &torn, &context()).unwrap();
@@ -160,7 +162,8 @@ fn a_zone_that_is_written_all_the_time_is_given_up_until_it_is_calm() {
         let stalled = Fault::new(Operation::Read, FaultTrigger::From(0), stall).on_class(IoClass::Maintenance);
         let injector = FaultInjector::new(env, FaultPlan::of(stalled));
         let inner = FaultDevice::device(&injector, &memory(env, &TRANSLATED_ZONES, 40));
-        let parameters = RelocationParameters { urgent_utilization: -1e9, retry_nanos: 1_000_000, ..eager() };
+        let parameters =
+            RelocationParameters { urgent_utilization: -1e9, retry_nanos: 1_000_000, hold_max_nanos: 0, ..eager() };
         let (device, handle) = open(env, &inner, parameters).unwrap();
         for step in 0..30_000u64 {
             device.block.write_at((1 + step % 7 * 2) * 4096, &[1; 4096], &context()).unwrap();

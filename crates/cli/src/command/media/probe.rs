@@ -4,7 +4,10 @@ use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::json;
+use std::fs::File;
+use std::path::PathBuf;
 use varve::Spec;
+use varve::media::hole_bytes;
 use varve::media::probe::{Pattern, Probe};
 use varve::spec::ByteSize;
 use varve::stack::{StackBuilder, StackDevice};
@@ -22,7 +25,8 @@ Examples:
   varve media probe 'dev:/tmp/image?size=1GiB' --overwrite
 
 On media whose bytes last, patterns that write are left out unless --overwrite allows them: they
-destroy what is there.")]
+destroy the data on the medium. Holes of a sparse file are never read from the medium; a warning
+says so if a pattern reads some.")]
 pub(crate) struct ProbeDevice {
     /// The medium
     #[arg(value_parser = spec_parser())]
@@ -98,6 +102,7 @@ impl ProbeDevice {
         }
         let env = self.spec.suitable_env(self.seed);
         let devices = StackBuilder::new(&env).devices(&self.spec)?;
+        let mut sparse = self.spec.paths();
         for device in &devices {
             let keeps_bytes = device.description().keeps_bytes();
             let patterns = self.chosen(keeps_bytes, console)?;
@@ -108,6 +113,9 @@ impl ProbeDevice {
                     .line("pattern            block  depth        MB/s   requests/s   mean us    p50 us    p99 us")?;
             }
             for (pattern, probe) in probes {
+                if !pattern.writes() && !env.is_virtual() {
+                    self.warn_of_holes(pattern, probe.region.end, &mut sparse, console);
+                }
                 let progress = console.progress().count(Some(probe.requests), "requests").named(pattern.name());
                 let block = device.device().block.clone();
                 // The clock of an emulated device in virtual time would notice being asked.
@@ -146,6 +154,21 @@ impl ProbeDevice {
             }
         }
         Ok(Status::Done)
+    }
+
+    /// Warns if `pattern` reads holes in the first `region_bytes` of one of the files in `unreported`, and removes that file from it.
+    fn warn_of_holes(&self, pattern: PatternName, region_bytes: u64, unreported: &mut Vec<PathBuf>, console: &Console) {
+        unreported.retain(|path| {
+            // Other faults of the file are for the probe to report.
+            let Ok(bytes @ 1..) = File::open(path).and_then(|file| hole_bytes(file, region_bytes)) else { return true };
+            let (path, name, holes, region) =
+                (path.display(), pattern.name(), ByteSize(bytes), ByteSize(region_bytes));
+            console.warn(format!(
+                "{path}: {name} reads holes: {holes} of {region} were never written, and reading them does not reach the \
+                 medium; write the file in full first, as with --pattern sequential-write --overwrite"
+            ));
+            false
+        });
     }
 
     /// The patterns to run on a device.

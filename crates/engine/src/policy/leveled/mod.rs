@@ -74,6 +74,14 @@ impl CompactionPolicy for Leveled {
         reclaim::reclaim(version, shortage, &self.options)
     }
 
+    fn reclaim_through(&self, version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
+        reclaim::through(version, shortage)
+    }
+
+    fn relieve(&self, version: &Version, busy: &Busy, table: (usize, &Arc<FileMeta>)) -> Option<CompactionPlan> {
+        reclaim::relieve(version, busy, table, &self.options)
+    }
+
     fn level0_tables(&self, version: &Version) -> usize {
         version.levels[0].len()
     }

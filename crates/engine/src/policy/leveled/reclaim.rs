@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
-/// part by part, from one table of the output level to the next; where so many inputs lie there that a
+/// in pieces, from one table of the output level to the next; where so many inputs lie there that a
 /// part does not fit, one input is taken, of which less than any other must be rewritten. Of several levels two are taken.
 pub(super) fn split(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     if !plan.between.is_empty() {
@@ -90,4 +90,56 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage, options: &PolicyOp
         })
     };
     (1..=last).find_map(step).or_else(|| oldest().filter(|plan| shortage.saves_tables(plan))).or_else(gathered)
+}
+
+/// Plans one compaction from the uppermost level with deletions to the deepest level it overlaps. Inputs are all tables of level 0, or
+/// the table with most deletions of a deeper level, and everything they overlap between. Done in pieces, it frees space from the first
+/// piece on, where single steps down would take a table each.
+pub(super) fn through(version: &Version, shortage: &Shortage) -> Option<CompactionPlan> {
+    let with_deletions = |level: &usize| version.levels[*level].iter().any(|file| file.deletions > 0);
+    let input_level = (0..version.levels.len()).find(with_deletions).filter(|_| shortage.brings_deletions)?;
+    let inputs = match input_level {
+        0 => version.levels[0].to_vec(),
+        _ => vec![version.levels[input_level].iter().max_by_key(|file| file.deletions)?.clone()],
+    };
+    let key_min = inputs.iter().map(|file| file.smallest_user_key().to_vec()).min()?;
+    let key_max = inputs.iter().map(|file| file.largest_user_key().to_vec()).max()?;
+    let (mut smallest, mut largest) = (key_min, key_max);
+    let mut below = Vec::new();
+    for level in input_level + 1..version.levels.len() {
+        for file in version.overlapping(level, &smallest, &largest) {
+            smallest = smallest.min(file.smallest_user_key().to_vec());
+            largest = largest.max(file.largest_user_key().to_vec());
+            below.push((level, file));
+        }
+    }
+    let (output_level, _) = below.last()?.clone();
+    let (overlapping, between): (Vec<_>, Vec<_>) = below.into_iter().partition(|(level, _)| *level == output_level);
+    let overlapping = overlapping.into_iter().map(|(_, file)| file).collect();
+    let plan = CompactionPlan::new(Reason::Space, (input_level, inputs), (output_level, overlapping));
+    Some(CompactionPlan { between, ..plan }).filter(|plan| shortage.fits(version, plan))
+}
+
+/// One table to the next level that holds anything of its keys, or where none does rewritten in place. Of level 0 all tables that
+/// are connected with it by overlaps go, as ages must not be mixed.
+pub(super) fn relieve(
+    version: &Version,
+    busy: &Busy,
+    (level, file): (usize, &Arc<FileMeta>),
+    options: &PolicyOptions,
+) -> Option<CompactionPlan> {
+    let (smallest, largest) = (file.smallest_user_key(), file.largest_user_key());
+    let is_lowest =
+        (level + 1..version.levels.len()).all(|below| version.overlapping(below, smallest, largest).is_empty());
+    if level > 0 && is_lowest {
+        let in_place = CompactionPlan { reason: Reason::Tombstones, ..in_place(level, vec![file.clone()]) };
+        let is_free = !busy.contains(file.number) && !busy.writes_into(level, smallest, largest);
+        return Some(in_place).filter(|_| is_free);
+    }
+    let targets = level_targets(version, options);
+    let (inputs, output_level) = match level {
+        0 => (version.closure(0, Some(smallest), Some(largest)), targets.below_level0(version)),
+        _ => (vec![file.clone()], (level + 1).max(targets.base_level.min(next_non_empty(version, level)))),
+    };
+    finish(version, Reason::Tombstones, level, output_level, inputs, busy)
 }

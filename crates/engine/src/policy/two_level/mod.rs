@@ -206,6 +206,14 @@ impl CompactionPolicy for TwoLevel {
         reclaim::reclaim(version, shortage)
     }
 
+    fn reclaim_through(&self, _: &Version, _: &Shortage) -> Option<CompactionPlan> {
+        None
+    }
+
+    fn relieve(&self, version: &Version, busy: &Busy, table: (usize, &Arc<FileMeta>)) -> Option<CompactionPlan> {
+        reclaim::relieve(version, busy, table, self.compaction_bytes_max)
+    }
+
     fn level0_tables(&self, version: &Version) -> usize {
         if self.counts_layers { version.layers(0) } else { version.levels[0].len() }
     }

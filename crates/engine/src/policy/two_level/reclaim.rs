@@ -1,7 +1,7 @@
 //! Space on a medium that has little left: tables are merged a few at a time, those with deletions first.
 
 use super::selection::overlap;
-use crate::shape::{CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
+use crate::shape::{Busy, CompactionPlan, FileMeta, Reason, Shortage, Version, in_place};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -50,6 +50,29 @@ pub(super) fn reclaim(version: &Version, shortage: &Shortage) -> Option<Compacti
     let oldest = || Some(plan_of(Reason::Space, vec![(0, version.levels[0].last()?.clone())])).filter(saves);
     let bringing = by_deletions(&tables).into_iter().filter(has_deletions).take(TRIED_MAX).find_map(step);
     bringing.or_else(smallest_first).or_else(oldest)
+}
+
+/// One table merged with those that may hold what its deletions delete, the smallest first, up to `bytes_max`. One that overlaps none
+/// of these is moved to level 1, and rewritten there. `None` while one of them is read by a compaction.
+pub(super) fn relieve(
+    version: &Version,
+    busy: &Busy,
+    (level, file): (usize, &Arc<FileMeta>),
+    bytes_max: u64,
+) -> Option<CompactionPlan> {
+    let may_hold_older = |other: &FileMeta| other.oldest_sequence < file.newest_sequence && overlap(other, file);
+    let is_near = |(_, other): &(usize, &Arc<FileMeta>)| other.number == file.number || may_hold_older(other);
+    let near: Vec<Leveled> = version.files().filter(is_near).map(|(level, file)| (level, file.clone())).collect();
+    if near.iter().any(|(_, other)| busy.contains(other.number)) {
+        return None;
+    }
+    let first = (level, file.clone());
+    let plan = match (near.len(), level) {
+        (0..=1, 0) => plan_of(Reason::Tombstones, vec![first]),
+        (0..=1, _) => in_place(level, vec![first.1]),
+        _ => overlapping_within(&near, &first, bytes_max)?,
+    };
+    Some(CompactionPlan { reason: Reason::Tombstones, ..plan })
 }
 
 fn by_deletions(tables: &[Leveled]) -> Vec<&Leveled> {

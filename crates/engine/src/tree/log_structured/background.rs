@@ -10,7 +10,7 @@ use crate::commit::panic_message;
 use crate::error::{Error, ErrorKind};
 use crate::manifest::FlushedRange;
 use crate::scheduler::{self, Choice, ChosenCompaction, CompactionState, JobsState, Role, SpaceState};
-use crate::shape::{FileMeta, JobClaim, Version};
+use crate::shape::{FileMeta, JobClaim, Reason, Version};
 use crate::space::Remembered;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) const TRIES_MAX: u32 = 8;
 /// Wait after a failed job before the next try.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// It doubles so many times.
+/// Maximum number of doublings of the delay.
 const RETRY_DOUBLINGS_MAX: u32 = 5;
 
 /// How long the eviction queue is waited on between looks at whether to stop.
@@ -79,7 +79,7 @@ pub(super) fn start(parts: &Arc<TreeParts>) -> Vec<JoinHandle<()>> {
 fn work(parts: &Arc<TreeParts>, role: Role) {
     let mut not_before: Option<Instant> = None;
     let mut failures = 0u32;
-    let mut retries_seen = 0;
+    let (mut retries_seen, mut looks_seen, mut is_asked) = (0, 0, false);
     let mut jobs = parts.board.lock();
     loop {
         if jobs.closing || jobs.poisoned.is_some() {
@@ -90,10 +90,15 @@ fn work(parts: &Arc<TreeParts>, role: Role) {
             not_before = None;
         }
         if not_before.is_none() {
+            is_asked |= std::mem::replace(&mut looks_seen, jobs.looks_asked) != jobs.looks_asked;
             let (relocked, next) = next_job(parts, jobs, role);
             jobs = relocked;
+            if is_asked && role != Role::Flushes && !matches!(next, Next::AskAgain) {
+                jobs.look_is_pending = false;
+            }
             match next {
                 Next::Job(job) => {
+                    is_asked = false;
                     drop(jobs);
                     let failed = run(parts, job);
                     failures = if failed { failures.saturating_add(1) } else { 0 };
@@ -102,6 +107,10 @@ fn work(parts: &Arc<TreeParts>, role: Role) {
                     continue;
                 }
                 Next::AskAgain => continue,
+                // The waiter that asked saw a job that is no longer due, because space has come back since.
+                Next::Nothing if role != Role::Flushes && std::mem::take(&mut is_asked) => {
+                    parts.board.done.notify_all()
+                }
                 Next::Nothing => {}
             }
         }
@@ -140,11 +149,15 @@ fn next_job<'a>(
     }
     let job = match (choice, version) {
         (Choice::Flush, _) => {
-            jobs.flush_running = true;
+            (jobs.flush_running, jobs.flush_hurried) = (true, false);
             Job::Flush(flush_plan(parts, &jobs))
         }
         (Choice::Compact(chosen), Some(version)) => {
             jobs.busy.enter(&chosen.plan);
+            parts.scans.forget(chosen.plan.all_inputs().map(|file| file.number));
+            if chosen.plan.reason == Reason::Tombstones {
+                parts.catalog.counters.scan_compactions.fetch_add(1, Ordering::Relaxed);
+            }
             jobs.running_compactions += 1;
             jobs.compacts_alone = chosen.is_alone;
             let grant = Grant::new(&parts.space, &version, &chosen.plan, chosen.space_bytes, false);
@@ -214,7 +227,7 @@ fn compact(parts: &TreeParts, version: Arc<Version>, chosen: ChosenCompaction, g
     if let Some(error) = parts.space.known_shortfall(&plan, space_bytes).filter(|_| is_short) {
         return Err(error);
     }
-    let inputs: Vec<u64> = plan.inputs.iter().map(|file| file.number).collect();
+    let inputs = (plan.output_level, plan.inputs.iter().map(|file| file.number).collect());
     let result = compaction::compact(&parts.jobs(), version, plan, grant);
     if let Err(error) = &result
         && error.kind() == ErrorKind::NoSpace
@@ -239,7 +252,7 @@ fn look<'a, T>(
     jobs.planning += 1;
     let planning = Planning { parts };
     drop(jobs);
-    let remembered = parts.space.remembered();
+    let (remembered, steps) = (parts.space.remembered(), parts.scans.table_steps(&version));
     let decided = decide(&CompactionState {
         version: &version,
         busy: &busy,
@@ -247,6 +260,7 @@ fn look<'a, T>(
         space: look_at_space(parts, &remembered),
         oldest_view: parts.snapshots.oldest(),
         is_waited_for: parts.throttle.is_waited_for(),
+        steps: &steps,
     });
     let jobs = planning.end();
     let is_as_before = jobs.outlook() == outlook && Arc::ptr_eq(&version, &parts.catalog.read_state.load().version);
@@ -358,7 +372,7 @@ enum Ended {
     Collection,
 }
 
-/// A table that cannot be read has an empty histogram: whoever compacts it finds out why.
+/// An unreadable table gets an empty histogram; its compaction reports the error.
 fn sample(parts: &TreeParts, tables: &[Arc<FileMeta>]) {
     for file in tables {
         let read = parts
@@ -370,7 +384,7 @@ fn sample(parts: &TreeParts, tables: &[Arc<FileMeta>]) {
     }
 }
 
-/// A compaction was given up because it would have left more tables than it read: writers that wait are told, and nothing
+/// A compaction was given up because it would have left more tables than it read: waiting writers get the refusal, and nothing
 /// is wrong.
 pub(super) fn is_given_up(error: &Error) -> bool {
     matches!(error, Error::OutOfSpace { .. })
@@ -411,7 +425,7 @@ pub(super) fn wait_until_idle(parts: &TreeParts) -> Result<(), Error> {
             }
         } else if jobs.running_jobs() == 0 {
             // What made it due may have come without a job, as space does that readers give back, and workers looked before.
-            parts.board.work.notify_all();
+            parts.board.ask_to_look(&mut jobs);
         }
         parts.board.done.wait(&mut jobs);
     }

@@ -1,4 +1,4 @@
-//! What runs and what is due, and how those who wait are told.
+//! Running and due jobs, and the condition variables of waiting threads.
 
 use crate::error::Error;
 use crate::key::Sequence;
@@ -38,6 +38,8 @@ pub(super) struct JobState {
     pub(super) flush_running: bool,
     /// Those who wait until all of them are flushed, however few.
     pub(super) flush_wanted: usize,
+    /// Scans wait for the flush of what waits for one, however few that is.
+    pub(super) flush_hurried: bool,
     /// Recovery found no space: its memtables wait for a log to go on with.
     pub(super) flush_held: bool,
     /// What running compactions touch.
@@ -58,10 +60,16 @@ pub(super) struct JobState {
     /// Finished flush attempts and compaction attempts, for those who wait for the next one.
     pub(super) flush_attempts: u64,
     pub(super) compaction_attempts: u64,
+    /// Counts tables that scans made worth a look.
+    pub(super) dense_tables: u64,
     /// Counts requests not to wait out the delay after a failure.
     pub(super) retries: u64,
+    /// Number of requests to look for jobs again. Space may come back without a job.
+    pub(super) looks_asked: u64,
+    /// A request to look is not answered yet: no worker has begun a job or found none since.
+    pub(super) look_is_pending: bool,
     pub(super) closing: bool,
-    /// A worker panicked: no job begins any more, and whoever waits for one is told this.
+    /// A worker panicked: no further job begins, and every waiter gets this error.
     pub(super) poisoned: Option<Error>,
 }
 
@@ -89,7 +97,7 @@ impl JobState {
 
     /// Memtables wait for a flush that may begin; of fewer than `memtables_min` only where somebody wants it.
     pub(super) fn flush_is_due(&self, memtables_min: usize) -> bool {
-        let least = if self.flush_wanted > 0 { 1 } else { memtables_min.max(1) };
+        let least = if self.flush_wanted > 0 || self.flush_hurried { 1 } else { memtables_min.max(1) };
         !self.flush_running && !self.flush_held && self.immutables.len() >= least
     }
 
@@ -97,8 +105,8 @@ impl JobState {
     pub(super) fn outlook(&self) -> impl PartialEq + use<> {
         (
             (self.immutables.len(), self.flush_running, self.flush_wanted > 0, self.flush_held, self.busy.changes()),
-            (self.running_compactions, self.sampling, self.manual, self.compacts_alone),
-            (self.retries, self.closing, self.poisoned.is_some()),
+            (self.running_compactions, self.sampling, self.manual, self.compacts_alone, self.dense_tables),
+            (self.retries, self.looks_asked, self.closing, self.poisoned.is_some()),
         )
     }
 
@@ -128,7 +136,7 @@ pub(super) struct JobBoard {
     pub(super) done: Condvar,
     /// Running jobs give up soon.
     cancelled: AtomicBool,
-    closed: AtomicBool,
+    closed: Arc<AtomicBool>,
     /// Why writes are refused, once they are.
     poisoned: parking_lot::Mutex<Option<String>>,
 }
@@ -140,7 +148,7 @@ impl JobBoard {
             work: Condvar::new(env, "background work"),
             done: Condvar::new(env, "background progress"),
             cancelled: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
+            closed: Arc::default(),
             poisoned: parking_lot::Mutex::new(None),
         }
     }
@@ -176,7 +184,7 @@ impl JobBoard {
         }
     }
 
-    /// Whoever waits, and every job, gives up.
+    /// Makes all waiters and jobs give up.
     pub(super) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -185,7 +193,7 @@ impl JobBoard {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    /// An error once the tree is being closed: whoever waits gives up.
+    /// Returns an error once the tree is being closed, so that waiters give up.
     #[inline]
     pub(super) fn refuse_if_cancelled(&self) -> Result<(), Error> {
         if self.is_cancelled() { Err(Error::Closed) } else { Ok(()) }
@@ -195,9 +203,22 @@ impl JobBoard {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Set once the tree is closed.
+    pub(super) fn closed(&self) -> &Arc<AtomicBool> {
+        &self.closed
+    }
+
     #[inline]
     pub(super) fn refuse_if_closed(&self) -> Result<(), Error> {
         if self.closed.load(Ordering::Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Makes workers look for jobs again, including one that found none and is about to wait.
+    pub(super) fn ask_to_look(&self, jobs: &mut JobState) {
+        if !std::mem::replace(&mut jobs.look_is_pending, true) {
+            jobs.looks_asked += 1;
+        }
+        self.work.notify_all();
     }
 
     /// Tells who waits for space that a step of a compaction may have given some back.
@@ -219,11 +240,13 @@ mod tests {
         board.lock().note_flush(None);
         board.note_step();
         assert!(board.lock().outlook() == before, "attempts decide nothing");
-        let changes: [fn(&mut JobState); 5] = [
+        let changes: [fn(&mut JobState); 7] = [
             |jobs| jobs.flush_running = true,
             |jobs| jobs.running_compactions += 1,
             |jobs| jobs.sampling = true,
             |jobs| jobs.retries += 1,
+            |jobs| jobs.looks_asked += 1,
+            |jobs| jobs.dense_tables += 1,
             |jobs| jobs.closing = true,
         ];
         for change in changes {

@@ -2,6 +2,7 @@
 
 use super::board::{JobBoard, JobState};
 use super::files::TableFiles;
+use super::relief::Scans;
 use crate::error::Error;
 use crate::inventory::Needed;
 use crate::key::Sequence;
@@ -23,6 +24,8 @@ pub(super) struct ReadState {
     /// What waits for its flush, the newest first.
     pub(super) immutables: Vec<Arc<Partition>>,
     pub(super) version: Arc<Version>,
+    /// What scans of it report to.
+    pub(super) scans: Arc<Scans>,
 }
 
 /// The manifest and what it says beside the tables.
@@ -275,6 +278,7 @@ impl Catalog {
             active: active.unwrap_or_else(|| old.active.clone()),
             immutables: jobs.immutables.iter().rev().map(|immutable| immutable.memtables.clone()).collect(),
             version,
+            scans: old.scans.clone(),
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! A copy of the database as it is now, sharing tables where both stores can.
+//! A copy of the database as it is now, sharing tables where both stores can. Tables that are copied are verified on the way.
 
 use super::parts::TreeParts;
 use crate::error::Error;
@@ -6,6 +6,7 @@ use crate::file_name;
 use crate::inventory::{NO_LOG, copy, new_database_id, refuse_target};
 use crate::shape::Version;
 use crate::statistics::Totals;
+use crate::table::CopiedTable;
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext};
 
 /// Writes the tables of `version` and a manifest that names them into `target`. The
@@ -22,7 +23,10 @@ pub(super) fn write(parts: &TreeParts, version: &Version, target: &dyn FileStore
         last_sequence = last_sequence.max(file.newest_sequence);
         if !parts.files.media.files.share(&name, &target.properties().location, &name)? {
             let options = CreateOptions { kind: FileKind::Table, level: Some(level as u8), ..CreateOptions::default() };
-            copy(&*parts.files.media.files, &name, target, &name, options, &context)?;
+            let table = parts.files.tables.get_for(file, &context)?;
+            let mut check = CopiedTable::new(&table);
+            copy(&*parts.files.media.files, &name, target, &name, options, &context, &mut |bytes| check.take(bytes))?;
+            check.finish()?;
         }
     }
     target.sync_names()?;

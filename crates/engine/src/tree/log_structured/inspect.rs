@@ -112,18 +112,25 @@ pub(super) fn property(parts: &TreeParts, name: &str) -> Option<String> {
     }
     let statistics = statistics(parts);
     match name {
-        "varve.estimate-num-keys" => {
-            let state = parts.catalog.read_state.load();
-            // What a manifest says of tables that nobody opened yet may be anything.
-            let live = |level: &LevelStatistics| level.entries.saturating_sub(level.deletions.saturating_mul(2));
-            let tables = statistics.levels().iter().map(live).fold(0, u64::saturating_add);
-            let memory = state.active.entries() + state.immutables.iter().map(|table| table.entries()).sum::<u64>();
-            Some(tables.saturating_add(memory).to_string())
-        }
+        "varve.estimate-num-keys" => Some(estimated_keys(parts, statistics.levels()).to_string()),
         "varve.overlap-depth" => Some(format!("{:.3}", parts.catalog.read_state.load().version.mean_depth())),
         "varve.tables" => Some(tables_text(parts)),
         _ => statistics.property(name),
     }
+}
+
+/// About how many keys have values: each deletion takes back one value, wherever in the tree that is.
+fn estimated_keys(parts: &TreeParts, levels: &[LevelStatistics]) -> u64 {
+    let state = parts.catalog.read_state.load();
+    let memtables = std::iter::once(&state.active).chain(&state.immutables);
+    let in_memory = memtables.map(|memtables| (memtables.entries(), memtables.deletions()));
+    // A manifest may say anything of tables that were not opened yet.
+    let in_tables = levels.iter().map(|level| (level.entries, level.deletions));
+    let add = |(all, deleted): (u128, u128), (entries, deletions): (u64, u64)| {
+        (all + u128::from(entries), deleted + u128::from(deletions))
+    };
+    let (entries, deletions) = in_memory.chain(in_tables).fold((0, 0), add);
+    u64::try_from(entries.saturating_sub(2 * deletions)).unwrap_or(u64::MAX)
 }
 
 /// A line for each group of memtables, in the order in which they are flushed: who waits for a flush or is written, whether it has all keys or

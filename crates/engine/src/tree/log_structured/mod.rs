@@ -19,7 +19,9 @@ mod pool;
 mod read;
 mod read_only;
 mod recovery;
+mod relief;
 mod repair;
+mod salvage;
 mod tables;
 mod write;
 mod write_space;
@@ -82,6 +84,7 @@ impl LogStructuredTree {
             workers.push(background::pass_evictions(&parts, files, receiver));
         }
         inspect::announce_levels(&parts);
+        parts.scans.relieve(&parts);
         Ok(LogStructuredTree {
             parts,
             write_path,
@@ -113,6 +116,9 @@ impl Tree for LogStructuredTree {
 
     fn iterator(&self, options: &ReadOptions<'_>) -> Result<DbIterator, Error> {
         self.parts.board.refuse_if_closed()?;
+        if self.parts.scans.is_flush_due() {
+            self.write_path.flush_for_scans(&self.parts);
+        }
         read::iterator(&self.parts, options)
     }
 
@@ -160,6 +166,11 @@ impl Tree for LogStructuredTree {
     }
 
     fn close(&self) -> Result<(), Error> {
+        if self.parts.board.lock().closing {
+            return Ok(());
+        }
+        // Workers are still there.
+        let secured = self.write_path.secure(&self.parts);
         {
             let mut jobs = self.parts.board.lock();
             if jobs.closing {
@@ -190,9 +201,11 @@ impl Tree for LogStructuredTree {
         self.parts.board.close();
         self.parts.files.tables.collect();
         self.locks.lock().clear();
-        result.and(sealed)
+        result.and(secured).and(sealed)
     }
 }
 
+#[cfg(test)]
+mod load_tests;
 #[cfg(test)]
 mod tests;

@@ -1,18 +1,24 @@
 //! What trees of tables want of options.
 
 use crate::error::Error;
-use crate::options::{FILE_BYTES_MAX, MEDIUM_BYTES_MAX, MEMORY_BYTES_MAX, Options, TreeKind, at_least, at_most};
+use crate::options::{
+    FILE_BYTES_MAX, MEDIUM_BYTES_MAX, MEMORY_BYTES_MAX, Options, TreeKind, at_least, at_most, not_below,
+};
 
 /// Errors: [`Error::InvalidArgument`] names an option, its value and the limit.
 pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_write_buffer_number", options.max_write_buffer_number as u64, 2)?;
     at_most("max_write_buffer_number", options.max_write_buffer_number as u64, 1 << 16)?;
     at_least("min_write_buffer_number_to_merge", options.min_write_buffer_number_to_merge as u64, 1)?;
-    at_most(
-        "min_write_buffer_number_to_merge",
-        options.min_write_buffer_number_to_merge as u64,
-        options.max_write_buffer_number as u64 - 1,
-    )?;
+    if options.min_write_buffer_number_to_merge >= options.max_write_buffer_number {
+        let what = format!("option min_write_buffer_number_to_merge = {}", options.min_write_buffer_number_to_merge);
+        let reason = format!(
+            "it must be below max_write_buffer_number = {}, as writes stop when all memtables wait for more; lower the former or \
+             raise the latter",
+            options.max_write_buffer_number
+        );
+        return Err(Error::InvalidArgument { what, reason });
+    }
     if options.flush_key_ranges && options.tree != TreeKind::TwoLevel {
         return Err(Error::InvalidArgument {
             what: "option flush_key_ranges = true".to_owned(),
@@ -27,12 +33,23 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     }
     at_most("block_cache_capacity", options.block_cache_capacity as u64, MEMORY_BYTES_MAX)?;
     at_least("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64, 1)?;
-    at_least("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64, 1)?;
-    at_least(
-        "level0_stop_writes_trigger",
-        options.level0_stop_writes_trigger as u64,
-        options.level0_slowdown_writes_trigger.max(options.level0_file_num_compaction_trigger) as u64,
+    not_below(
+        ("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64),
+        ("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64),
+        "as no compaction is due before that would end the slowdown",
     )?;
+    not_below(
+        ("level0_stop_writes_trigger", options.level0_stop_writes_trigger as u64),
+        ("level0_slowdown_writes_trigger", options.level0_slowdown_writes_trigger as u64),
+        "as writes are slowed before they stop",
+    )?;
+    if options.soft_pending_compaction_bytes_limit > 0 && options.hard_pending_compaction_bytes_limit > 0 {
+        not_below(
+            ("hard_pending_compaction_bytes_limit", options.hard_pending_compaction_bytes_limit),
+            ("soft_pending_compaction_bytes_limit", options.soft_pending_compaction_bytes_limit),
+            "as writes are slowed before they stop; 0 is never",
+        )?;
+    }
     at_least("max_level0_compaction_tables", options.max_level0_compaction_tables as u64, 1)?;
     at_least("level1_overlap_compaction_trigger", options.level1_overlap_compaction_trigger as u64, 1)?;
     at_least("num_levels", options.num_levels as u64, 2)?;

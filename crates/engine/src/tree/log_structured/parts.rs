@@ -11,6 +11,7 @@ use super::catalog::{Catalog, ManifestState, ReadState};
 use super::files::{TableFiles, TableSettings};
 use super::jobs::JobContext;
 use super::pool::Pool;
+use super::relief::Scans;
 use super::tables::Tables;
 use crate::log_chain::{LogChain, LogChainOptions};
 use crate::media::FileMedia;
@@ -39,6 +40,8 @@ pub(super) struct TreeParts {
     pub(super) logs: LogChain,
     /// How memtables of ranges of keys are sized, where these are flushed.
     pub(super) pool: Option<Pool>,
+    /// Deletions that scans step over.
+    pub(super) scans: Arc<Scans>,
 }
 
 /// A tree as it was found.
@@ -80,7 +83,8 @@ impl TreeParts {
             Some(pool) => MemTable::of_pool(pool.bytes, pool.part_bytes, seed),
         };
         let active = Arc::new(Partition::whole(Arc::new(memtable)));
-        let state = ReadState { active, immutables: Vec::new(), version: Arc::new(version) };
+        let scans: Arc<Scans> = Arc::default();
+        let state = ReadState { active, immutables: Vec::new(), version: Arc::new(version), scans: scans.clone() };
         let manifest_bytes_max = space.sizes().manifest_bytes_max;
         let board = Arc::new(JobBoard::new(env));
         let catalog = Catalog::new(env, state, manifest, manifest_bytes_max, policy, throttle.clone());
@@ -94,6 +98,7 @@ impl TreeParts {
             board,
             logs,
             pool,
+            scans,
         }
     }
 

@@ -3,6 +3,7 @@
 use super::catalog::ReadState;
 use super::level_iterator::{LevelIterator, Pinned, sources_of};
 use super::parts::TreeParts;
+use super::relief::ScanOfTree;
 use crate::batch::check_key;
 use crate::cost;
 use crate::db_iterator::DbIterator;
@@ -11,8 +12,10 @@ use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind, Sequence};
 use crate::merge::merge;
 use crate::operation::ReadOptions;
+use crate::scans::ScanTally;
 use crate::shape::{FileMeta, Version};
 use crate::table::{Found, KeyOrder, Lookup, ReadContext, Readahead, TableIteratorOptions};
+use crate::unreadable::UnreadableRanges;
 use crate::value::Value;
 use arc_swap::Guard;
 use std::sync::Arc;
@@ -283,7 +286,15 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
     }
     let pinned = Arc::new(Pinned { state, tables: parts.files.tables.clone() });
     let version = &pinned.state.version;
+    let lost = parts.files.tables.lost();
+    let unreadable = lost.map(|lost| UnreadableRanges::of(version, lost)).unwrap_or_default();
     for level in 0..version.levels.len() {
+        if let Some(lost) = lost {
+            let files = version.overlapping_bounds(level, lower, upper);
+            let there: Vec<_> = files.into_iter().filter(|file| !lost.contains_key(&file.number)).collect();
+            sources.extend(sources_of(&parts.files.tables, version, level, &there, &read(level))?);
+            continue;
+        }
         if level >= version.disjoint_from() {
             let range = version.disjoint_within(level, lower, upper);
             if !range.is_empty() {
@@ -295,5 +306,8 @@ pub(super) fn iterator(parts: &TreeParts, options: &ReadOptions<'_>) -> Result<D
         sources.extend(sources_of(&parts.files.tables, version, level, &files, &read(level))?);
     }
     let source = merge(sources);
-    Ok(DbIterator::new(source, sequence, options.lower_bound.clone(), options.upper_bound.clone(), Box::new(pinned)))
+    let tally = Some(ScanTally::new(Arc::new(ScanOfTree(pinned.clone()))));
+    let (lower, upper) = (options.lower_bound.clone(), options.upper_bound.clone());
+    let walk = DbIterator::new(source, sequence, lower, upper, Box::new(pinned));
+    Ok(walk.without(unreadable).of_tree(parts.board.closed().clone(), tally))
 }

@@ -5,6 +5,10 @@
 //!
 //! Beside a writer it is read as [`read_beside_writer`] says: the manifest, then the tables it names, then the logs it needs.
 //! The tables are held open from then on, as far as `max_open_files` goes.
+//!
+//! On a set of devices without one of its members the tables on it are [unreadable](crate::unreadable): every key outside their
+//! ranges is read. A log that is known to be needed and is missing fails the opening, since it may hold any key. Of logs begun
+//! after the last one that is there nothing is known: `check` and the property `varve.unreadable` say so.
 
 use super::catalog::{InDoubt, ManifestState};
 use super::inspect;
@@ -17,8 +21,9 @@ use crate::cache::BlockCache;
 use crate::db_iterator::DbIterator;
 use crate::error::Error;
 use crate::file_name;
-use crate::inventory::{needed_logs, read_beside_writer, recover_manifest};
+use crate::inventory::{logs_from, read_beside_writer, recover_manifest};
 use crate::key::Sequence;
+use crate::manifest::Recovered;
 use crate::media::FileMedia;
 use crate::operation::{ReadOptions, WriteOptions};
 use crate::options::Options;
@@ -26,11 +31,12 @@ use crate::shape::{CompactionPolicy, Garbage};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
 use crate::tree::Tree;
+use crate::unreadable::{LostTables, UnreadableRanges};
 use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::Env;
-use varve_store::{FileStore, Finding, OpenOptions, ReadOnlyStore, Severity};
+use varve_store::{FileStore, Finding, IoClass, IoContext, OpenOptions, ReadOnlyStore, Severity, StoreError};
 
 /// A tree of tables of which nothing changes.
 pub(crate) struct ReadOnlyTree {
@@ -61,6 +67,32 @@ fn tail(parts: &TreeParts) -> (&AtomicU64, Sequence) {
     (&parts.catalog.counters.recovery_dropped_bytes, parts.snapshots.visible())
 }
 
+/// Whether a store lacks one of its devices: such a store does not know whether there is a file of some name.
+fn missing_device(files: &dyn FileStore) -> Option<StoreError> {
+    let error = files.open(&file_name::table(0), &OpenOptions::default()).err()?;
+    matches!(error, StoreError::MissingDevice { .. }).then_some(error)
+}
+
+/// The tables of a manifest that lie on a device that is not there, or a part of which does.
+fn lost_tables(files: &dyn FileStore, manifest: &Recovered) -> LostTables {
+    let mut lost = LostTables::new();
+    if missing_device(files).is_none() {
+        return lost;
+    }
+    let context = IoContext::of(IoClass::UserRead);
+    for added in manifest.contents.files.values() {
+        let opened = files.open(&file_name::table(added.number), &OpenOptions::default());
+        let read = opened.and_then(|file| {
+            let ends = [0, added.size_bytes.saturating_sub(1)];
+            ends.into_iter().try_for_each(|at| file.read_at(at, &mut [0], &context))
+        });
+        if let Err(error @ StoreError::MissingDevice { .. }) = read {
+            lost.insert(added.number, error);
+        }
+    }
+    lost
+}
+
 /// One reading, from CURRENT on.
 fn read_all(
     env: &Env,
@@ -73,15 +105,18 @@ fn read_all(
 
     let manifest = recover_manifest(&media, policy.name())?;
     let listing = files.list()?;
-    let recovered = recovery::compare_with_files(&manifest, &*policy, &*media.files, &listing, &garbage)?;
+    let lost = lost_tables(&*media.files, &manifest);
+    let recovered = recovery::compare_with_files(&manifest, &*policy, &*media.files, &listing, &lost, &garbage)?;
     let opening = OpenOptions { direct: options.use_direct_reads };
-    for (_, file) in recovered.version.files().take(options.max_open_files) {
+    let there = recovered.version.files().filter(|(_, file)| !lost.contains_key(&file.number));
+    for (_, file) in there.take(options.max_open_files) {
         files.hold(&file_name::table(file.number), &opening)?;
     }
-    let log_numbers = needed_logs(&media, recovered.log_number, manifest.number)?;
+    let log_numbers = logs_from(&media, recovered.log_number)?;
 
     let blocks = Arc::new(BlockCache::new(options.block_cache_capacity, options.block_cache_shard_bits, None));
     let tables = Tables::new(env, &media, options, blocks, garbage);
+    tables.set_lost(lost);
     let state = ManifestState {
         manifest: None,
         named: Some(manifest.number),
@@ -100,7 +135,7 @@ fn read_all(
         last_sequence: recovered.last_sequence,
     };
     let parts = Arc::new(TreeParts::new(env, media, options.clone(), policy, found));
-    let replayed = parts.logs.replay_of(&log_numbers, recovered.log_number, recovered.last_sequence);
+    let replayed = parts.logs.replay_of(&log_numbers, recovered.logs);
     recovery::replay_into_memory(&parts, &replayed)?;
     Ok(parts)
 }
@@ -156,6 +191,17 @@ impl Tree for ReadOnlyTree {
     }
 
     fn property(&self, name: &str) -> Option<String> {
+        if name == "varve.unreadable" {
+            let error = missing_device(&*self.parts.files.media.files)?;
+            let version = self.parts.catalog.version();
+            let ranges =
+                self.parts.files.tables.lost().map(|lost| UnreadableRanges::of(&version, lost)).unwrap_or_default();
+            let lines = ranges.errors().map(|error| error.to_string());
+            let last = self.parts.snapshots.visible();
+            let logs =
+                format!("of writes behind sequence number {last} nothing is known: their log may be missing ({error})");
+            return Some(lines.chain([logs]).collect::<Vec<_>>().join("\n"));
+        }
         inspect::property(&self.parts, name)
     }
 
@@ -167,6 +213,13 @@ impl Tree for ReadOnlyTree {
     fn check(&self) -> Result<Vec<Finding>, Error> {
         self.parts.board.refuse_if_closed()?;
         let mut findings = inspect::check(&self.parts)?;
+        if let Some(error) = missing_device(&*self.parts.files.media.files) {
+            let message = format!(
+                "of writes behind sequence number {} nothing is known: their log may be on the missing device ({error})",
+                self.parts.snapshots.visible()
+            );
+            findings.push(Finding { severity: Severity::Error, code: "log-unknown", message });
+        }
         let (bytes, sequence) = tail(&self.parts);
         let bytes = bytes.load(Ordering::Relaxed);
         if bytes > 0 {
@@ -174,8 +227,9 @@ impl Tree for ReadOnlyTree {
                 severity: Severity::Warning,
                 code: "log-tail-torn",
                 message: format!(
-                    "the last {bytes} bytes of the logs, behind sequence number {sequence}, are of a write that did not \
-                     end and was never acknowledged as durable; the next opening for writing drops them"
+                    "the last {bytes} bytes of the logs, behind sequence number {sequence}, are not a whole record: a write that did \
+                     not end, as a crash leaves it, or a damaged one, which the log cannot tell apart; the next opening for \
+                     writing drops them"
                 ),
             });
         }

@@ -11,19 +11,18 @@ use crate::cache::BlockCache;
 use crate::commit::CommitHead;
 use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
-use crate::inventory::{
-    NO_LOG, check_absent, log_numbers, names, new_database_id, refuse_orphans, remove_strays, retain_needed,
-};
+use crate::inventory::{NO_LOG, log_numbers, names, new_database_id, refuse_orphans, remove_strays};
 use crate::key::Sequence;
 use crate::log::LogWriter;
-use crate::log_chain::{LogHead, Replay, replay};
+use crate::log_chain::{LogHead, LogsOfManifest, Replay, replay};
 use crate::manifest::{self, FlushedRanges, Manifest};
-use crate::media::FileMedia;
+use crate::media::{FileMedia, check_absent};
 use crate::memtable::{MemTable, Partition};
 use crate::options::Options;
 use crate::shape::{CompactionPolicy, FileMeta, Garbage, Version};
 use crate::statistics::Totals;
 use crate::throttle::JobPace;
+use crate::unreadable::LostTables;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_env::Env;
@@ -37,6 +36,7 @@ pub(super) struct Recovered {
     pub(super) database: u64,
     pub(super) version: Version,
     pub(super) log_number: u64,
+    pub(super) logs: LogsOfManifest,
     pub(super) next_file_number: u64,
     pub(super) last_sequence: Sequence,
     pub(super) totals: Option<Totals>,
@@ -67,7 +67,7 @@ pub(super) fn open(
             return Err(Error::Exists { store: media.files.name().to_owned() });
         }
         let manifest = Manifest::recover(&*media.files, policy.name())?;
-        compare_with_files(&manifest, &*policy, &*media.files, &listing, &garbage)?
+        compare_with_files(&manifest, &*policy, &*media.files, &listing, &LostTables::new(), &garbage)?
     } else {
         refuse_orphans(&media, &file_names, &logs)?;
         if !options.create_if_missing {
@@ -75,9 +75,11 @@ pub(super) fn open(
         }
         let highest = file_names.iter().chain(&log_names).filter_map(FileName::number).max().unwrap_or(0);
         logs.clear();
+        let database = new_database_id(env, &*media.files);
         Recovered {
             manifest_number: 0,
-            database: new_database_id(env, &*media.files),
+            database,
+            logs: LogsOfManifest { database, oldest: NO_LOG, ..LogsOfManifest::default() },
             version: Version::empty(policy.level_count(), policy.disjoint_from()),
             log_number: NO_LOG,
             next_file_number: highest + 1,
@@ -86,7 +88,7 @@ pub(super) fn open(
             flushed: FlushedRanges::default(),
         }
     };
-    retain_needed(&**media.log_store(), &mut logs, recovered.log_number, recovered.manifest_number)?;
+    logs.retain(|number| *number >= recovered.log_number);
     let highest_log = logs.last().copied().unwrap_or(0);
     let mut next_file_number = recovered.next_file_number.max(highest_log + 1);
     // Files of a crashed run may carry numbers the manifest never learned of.
@@ -113,7 +115,7 @@ pub(super) fn open(
     };
     let parts = Arc::new(TreeParts::new(env, media, options, policy, found));
     let recovered_version = recovered.version;
-    let replayed = parts.logs.replay_of(&logs, recovered.log_number, recovered.last_sequence);
+    let replayed = parts.logs.replay_of(&logs, recovered.logs);
     let begun = if exists && !has_space(&parts, &log_listing, recovered.log_number) {
         None
     } else {
@@ -134,7 +136,7 @@ pub(super) fn open(
         }
         None => {
             let last_sequence = hold(&parts, &replayed, Arc::new(recovered_version))?;
-            (None, last_sequence, (replayed.oldest, replayed.last_sequence))
+            (None, last_sequence, (recovered.logs.oldest, recovered.logs.last_sequence))
         }
     };
     let (number, after) = first_log;
@@ -207,12 +209,13 @@ fn hold(parts: &Arc<TreeParts>, replayed: &Replay<'_>, version: Arc<Version>) ->
 
 /// What the logs hold becomes memtables, however many.
 pub(super) fn replay_into_memory(parts: &Arc<TreeParts>, replayed: &Replay<'_>) -> Result<Sequence, Error> {
+    let next_log_number = replayed.manifest.map_or(NO_LOG, |manifest| manifest.oldest);
     let last_sequence = replay_into_memtables(parts, replayed, &mut |memtable, sequence| {
         if !memtable.is_empty() {
             let mut jobs = parts.board.lock();
             jobs.flush_held = true;
             let memtables = Arc::new(Partition::whole(memtable));
-            jobs.immutables.push_back(Immutable { memtables, sequence, next_log_number: replayed.oldest });
+            jobs.immutables.push_back(Immutable { memtables, sequence, next_log_number });
             parts.catalog.publish(&jobs, None, None);
         }
         Ok(())
@@ -221,12 +224,13 @@ pub(super) fn replay_into_memory(parts: &Arc<TreeParts>, replayed: &Replay<'_>) 
     Ok(last_sequence)
 }
 
-/// Compares what the manifest says with the files there.
+/// Compares what the manifest says with the files there, but for those that are known to be `lost`.
 pub(super) fn compare_with_files(
     manifest: &manifest::Recovered,
     policy: &dyn CompactionPolicy,
     files: &dyn FileStore,
     listing: &[FileEntry],
+    lost: &LostTables,
     garbage: &Arc<Garbage>,
 ) -> Result<Recovered, Error> {
     let (number, state) = (manifest.number, &manifest.contents);
@@ -251,7 +255,7 @@ pub(super) fn compare_with_files(
             .binary_search_by(|entry| entry.name.as_str().cmp(&table))
             .ok()
             .map(|position| listing[position].size_bytes);
-        if size != Some(added.size_bytes) {
+        if size != Some(added.size_bytes) && !lost.contains_key(&added.number) {
             if size.is_none() {
                 check_absent(files, &table)?;
             }
@@ -277,6 +281,7 @@ pub(super) fn compare_with_files(
         database: manifest.database,
         version,
         log_number: state.log_number,
+        logs: LogsOfManifest::of(manifest),
         next_file_number: state.next_file_number,
         last_sequence: state.last_sequence,
         totals: state.totals,
@@ -305,28 +310,8 @@ fn replay_into_memtables(
         Ok(())
     })?;
     parts.catalog.counters.recovery_dropped_bytes.fetch_add(result.dropped_bytes, Ordering::Relaxed);
-    expect_logs_of_tables(parts, &flushed, result.last_sequence)?;
     sink(memtable, result.last_sequence)?;
     Ok(result.last_sequence)
-}
-
-/// Logs were synced before a table of some keys was part of the tree: where they end before it, what they had of other keys is lost, and
-/// numbers of what is written next would be those of entries that are in tables.
-fn expect_logs_of_tables(parts: &TreeParts, flushed: &FlushedRanges, last_sequence: Sequence) -> Result<(), Error> {
-    let version = parts.catalog.version();
-    let newest = version.files().map(|(_, file)| file).max_by_key(|file| file.newest_sequence);
-    let of_ranges = flushed.iter().map(|range| range.sequence).max().unwrap_or(0);
-    let of_tables = newest.map_or(0, |file| file.newest_sequence);
-    if of_tables.max(of_ranges) <= last_sequence {
-        return Ok(());
-    }
-    Err(Error::Corruption {
-        file: newest.map_or_else(|| "logs".to_owned(), |file| file_name::table(file.number)),
-        offset_bytes: 0,
-        structure: "write-ahead logs beside tables".to_owned(),
-        expected: format!("logs up to sequence number {}, which were synced before", of_tables.max(of_ranges)),
-        found: format!("logs that end at {last_sequence}"),
-    })
 }
 
 /// Adds those entries of a batch that are in no table.

@@ -1,11 +1,11 @@
 //! Salvage: makes a database that opens out of whatever can still be read.
 //!
-//! Everything readable (tables block by block, logs record by record) is merged by key and sequence
+//! Everything readable (tables block by block, which are found by their checksums, logs record by record) is merged by key and sequence
 //! number into fresh tables of the last level under a fresh manifest, so nothing depends on what was
 //! lost. Until that manifest holds, nothing of what was there changes: a repair that was cut short is
 //! run again and finds the same. Nothing is removed unless that is asked for: what is damaged, or not used, is kept beside,
 //! renamed, and so is what was replaced. A mark, made before the fresh manifest holds, has the next opening finish that. What was overwritten or deleted by lost data may
-//! come back in its older state: repair cannot know it.
+//! come back in its older state: a repair says of which keys.
 
 use super::catalog::{Change, InDoubt, ManifestState};
 use super::jobs::compaction::{self, Grant};
@@ -13,35 +13,33 @@ use super::jobs::flush as flush_job;
 use super::jobs::output::table_meta;
 use super::parts::{Found, TreeParts};
 use super::recovery::apply_unflushed;
+use super::salvage::{find_blocks, table_condition};
 use super::tables::Tables;
 use crate::batch::{BatchRecord, KeptRecord};
 use crate::cache::BlockCache;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::file_name::{self, FileName};
-use crate::inventory::new_database_id;
-use crate::iterator::InternalIterator;
+use crate::inventory::{self, new_database_id};
 use crate::key::Sequence;
-use crate::manifest::{FlushedRanges, Recovered};
+use crate::manifest::{FlushedRanges, current_number};
 use crate::media::FileMedia;
 use crate::memtable::{MemTable, Partition};
 use crate::options::Options;
 use crate::repair::{
-    self, Condition, Originals, Repair, RepairAction, RepairPlan, RepairReport, RepairStep, TableCondition,
+    self, Method, Originals, Repair, RepairAction, RepairPlan, RepairReport, RepairStep, TableCondition,
 };
 use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason, Version};
-use crate::table::{KeyOrder, Readahead, Table, TableBuilder, TableIteratorOptions};
+use crate::table::{SalvagedTable, Table, TableBuilder};
 use crate::throttle::JobPace;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_store::{CreateOptions, FileKind, IoClass, IoContext, OpenOptions};
-
-/// Bytes read at once.
-const READ_BYTES: usize = 1 << 20;
+use varve_store::{CreateOptions, FileKind, IoClass, IoContext, OpenOptions, StoreError};
 
 struct Salvage {
     repair: Repair,
     parts: Arc<TreeParts>,
-    tables: Vec<Arc<FileMeta>>,
+    /// With the levels that they had, if the manifest says so.
+    tables: Vec<(usize, Arc<FileMeta>)>,
     last_sequence: Sequence,
 }
 
@@ -52,7 +50,7 @@ pub(crate) fn plan_repair(
     options: &Options,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairPlan, Error> {
-    repair::plan_repair(media, policy_of(options).name(), &|media| conditions(env, media, options))
+    repair::plan_repair(media, policy_of(options).name(), Method::ByNeed, &|media| conditions(env, media, options))
 }
 
 /// What judges the tables on `media`.
@@ -70,9 +68,29 @@ pub(crate) fn repair(
     originals: Originals,
     policy_of: impl Fn(&Options) -> Box<dyn CompactionPolicy>,
 ) -> Result<RepairReport, Error> {
+    let repair = |method| repair_by(env, media.clone(), options.clone(), originals, method, &policy_of);
+    match repair(Method::ByNeed) {
+        // The space that was counted was not there.
+        Err(error) if error.kind() == ErrorKind::NoSpace => repair(Method::Stay).map_err(|_| error),
+        outcome => outcome,
+    }
+}
+
+fn repair_by(
+    env: &Env,
+    media: FileMedia,
+    options: Options,
+    originals: Originals,
+    method: Method,
+    policy_of: &impl Fn(&Options) -> Box<dyn CompactionPolicy>,
+) -> Result<RepairReport, Error> {
     let new_database = new_database_id(env, &*media.files);
     let name = policy_of(&options).name();
-    let repair = Repair::begin(&media, originals, name, &|media| conditions(env, media, &options))?;
+    let repair = Repair::begin(&media, originals, name, method, &|media| conditions(env, media, &options))?;
+    let stays = repair.steps.iter().any(|step| step.action == RepairAction::Stay);
+    if method == Method::Stay && !stays {
+        return Err(no_space(&repair.media));
+    }
     let mut options = options;
     let levels = repair.contents.as_ref().map_or(0, |contents| usize::from(contents.num_levels));
     options.num_levels = options.num_levels.max(levels);
@@ -96,10 +114,48 @@ pub(crate) fn repair(
     };
     let parts = Arc::new(TreeParts::new(env, repair.media.clone(), options, policy, found));
     let last_sequence = repair.last_sequence();
+    let highest_number = repair.highest_number;
+    let media = repair.media.clone();
     let mut salvage = Salvage { repair, parts, tables: Vec::new(), last_sequence };
-    salvage.read_tables()?;
-    salvage.read_logs()?;
-    salvage.finish()
+    let salvaged = salvage.read_tables().and_then(|()| match stays {
+        true => salvage.finish_in_place(),
+        false => salvage.read_logs().and_then(|()| salvage.finish()),
+    });
+    // What was written so far is in the way of another attempt.
+    salvaged.inspect_err(|error| {
+        if error.kind() == ErrorKind::NoSpace {
+            remove_fresh(&media, highest_number);
+        }
+    })
+}
+
+/// Removes files that a repair has made, of a database whose files have numbers up to `highest_number`. Leaves them if the manifest
+/// among them may hold.
+fn remove_fresh(media: &FileMedia, highest_number: u64) {
+    match current_number(&*media.files) {
+        Ok(number) if number.is_none_or(|number| number <= highest_number) => {}
+        // The one that was there: a fresh one is sound.
+        Err(Error::Corruption { .. }) => {}
+        _ => return,
+    }
+    for store in media.stores() {
+        for name in inventory::names(&store.list().unwrap_or_default()) {
+            if name.number().is_some_and(|number| number > highest_number) {
+                let _ = store.remove(&name.format());
+            }
+        }
+    }
+}
+
+/// The error of a repair for which there is no space.
+fn no_space(media: &FileMedia) -> Error {
+    let space = media.files.space().ok();
+    Error::Store(StoreError::NoSpace {
+        store: media.files.name().to_owned(),
+        name: "fresh tables of the repair".to_owned(),
+        requested_bytes: 0,
+        available_bytes: space.map_or(0, |space| space.available_bytes.saturating_add(space.reserve_bytes)),
+    })
 }
 
 impl Salvage {
@@ -111,9 +167,16 @@ impl Salvage {
                 RepairAction::Keep => {
                     let table = self.open(number, &file)?;
                     self.repair.report.tables_kept += 1;
-                    self.take(&table, number);
+                    self.take(&table, number, number);
                 }
                 RepairAction::Salvage => self.salvage_table(number)?,
+                RepairAction::Stay => {
+                    self.repair.report.tables_kept += 1;
+                    let contents = self.repair.contents.as_ref();
+                    let file = contents.and_then(|contents| contents.files.get(&number));
+                    let garbage = &self.parts.files.tables.garbage;
+                    self.tables.extend(file.map(|file| (usize::from(file.level), FileMeta::new(file, garbage))));
+                }
                 _ => {
                     let findings = &self.repair.report.findings;
                     let is_needed = findings.iter().any(|finding| finding.message.contains(file.as_str()));
@@ -128,13 +191,18 @@ impl Salvage {
     /// Rewrites what can be read of a damaged table, and sets the original aside.
     fn salvage_table(&mut self, number: u64) -> Result<(), Error> {
         let name = file_name::table(number);
-        let table = self.open(number, &name)?;
-        self.repair.report.tables_salvaged += 1;
         let fresh = self.parts.files.numbers.file();
         let begin = self.begin_of(number).map(<[u8]>::to_vec);
-        if self.rewrite(&table, (&name, begin.as_deref()), fresh)? {
-            let table = self.open(fresh, &file_name::table(fresh))?;
-            self.take(&table, fresh);
+        let context = IoContext::of(IoClass::Maintenance);
+        match find_blocks(&self.repair.media, number, self.repair.contents.as_ref(), &context)? {
+            Some(salvaged) => {
+                self.repair.report.tables_salvaged += 1;
+                if self.rewrite(&salvaged, begin.as_deref(), fresh)? {
+                    let table = self.open(fresh, &file_name::table(fresh))?;
+                    self.take(&table, fresh, number);
+                }
+            }
+            None => self.repair.report.tables_lost += 1,
         }
         self.repair.set_aside(&name);
         Ok(())
@@ -145,10 +213,14 @@ impl Salvage {
         self.parts.files.tables.open_unlisted(number, size_bytes)
     }
 
-    fn take(&mut self, table: &Table, number: u64) {
+    /// Table `number` has what is left of `original`.
+    fn take(&mut self, table: &Table, number: u64, original: u64) {
         self.last_sequence = self.last_sequence.max(table.properties().newest_sequence);
         let file = table_meta(number, 0, table.summary(), &self.parts.files.tables.garbage);
-        self.tables.push(self.begin_of(number).map_or(file.clone(), |begin| file.rest_from(begin)));
+        let contents = self.repair.contents.as_ref();
+        let level = contents.and_then(|contents| contents.files.get(&original)).map_or(0, |file| file.level);
+        let file = self.begin_of(number).map_or(file.clone(), |begin| file.rest_from(begin));
+        self.tables.push((usize::from(level), file));
     }
 
     /// User key from which on entries of a table count, if the manifest says one.
@@ -156,44 +228,18 @@ impl Salvage {
         self.repair.contents.as_ref()?.files.get(&number)?.begin.as_deref()
     }
 
-    /// Copies the entries from `begin` on of every block that can be read of the table in `original` into table `fresh`; false when
-    /// there are none.
-    fn rewrite(
-        &mut self,
-        table: &Arc<Table>,
-        (original, begin): (&str, Option<&[u8]>),
-        fresh: u64,
-    ) -> Result<bool, Error> {
+    /// Copies the entries from `begin` on of every sound block into table `fresh`; false when there are none.
+    fn rewrite(&mut self, salvaged: &SalvagedTable, begin: Option<&[u8]>, fresh: u64) -> Result<bool, Error> {
         let name = file_name::table(fresh);
         let create = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
         let file = self.parts.files.media.files.create(&name, &create)?;
         let build = self.parts.files.build_options(0);
         let context = IoContext::of(IoClass::Maintenance);
         let mut builder = TableBuilder::new(file, &name, &build, context, self.parts.files.env.clone());
-        let mut walk = table.iterator(TableIteratorOptions {
-            fill_cache: false,
-            verify_checksums: true,
-            readahead: Readahead::Fixed { bytes: READ_BYTES },
-            order: KeyOrder::Any,
-            io: context,
-        });
-        let mut last: Vec<u8> = Vec::new();
-        for block in 0..table.block_count() {
-            walk.seek_to_block(block);
-            while walk.valid() && walk.block_number() == block {
-                let counts = begin.is_none_or(|begin| crate::key::user_key(walk.key()) >= begin);
-                // Entries out of order are part of the damage.
-                if counts && (last.is_empty() || crate::key::compare(&last, walk.key()).is_lt()) {
-                    builder.add(walk.key(), walk.value())?;
-                    last.clear();
-                    last.extend_from_slice(walk.key());
-                }
-                walk.next();
-            }
-            if let Err(error @ Error::Store(_)) = walk.status() {
-                self.repair.report.find_lost("block-lost", original, &error);
-            }
-        }
+        salvaged.for_each(|internal_key, value| {
+            let counts = begin.is_none_or(|begin| crate::key::user_key(internal_key) >= begin);
+            if counts { builder.add(internal_key, value) } else { Ok(()) }
+        })?;
         if builder.entries() == 0 {
             builder.abandon();
             self.parts.files.media.files.remove(&name)?;
@@ -210,12 +256,7 @@ impl Salvage {
         let Salvage { repair, parts, tables, last_sequence } = self;
         // What is in tables that are whole is not taken from logs once more: of those that are damaged the one that deletes it may be
         // lost, and what was deleted would come back.
-        let is_kept = |number: &u64| {
-            let name = file_name::table(*number);
-            repair.steps.iter().any(|step| step.file == name && matches!(step.action, RepairAction::Keep))
-        };
-        let contents = repair.contents.as_ref().filter(|contents| contents.files.keys().all(is_kept));
-        let flushed = contents.map(|contents| contents.flushed.clone()).unwrap_or_default();
+        let flushed = flushed_ranges(repair);
         let mut flush = |memtable: &Arc<MemTable>, last_sequence| flush(parts, tables, memtable, last_sequence);
         let mut apply = |batch: &BatchRecord<'_>| {
             // Of damaged logs any may come again: a memtable has each number once.
@@ -243,6 +284,39 @@ impl Salvage {
         flush(&memtable, *last_sequence)
     }
 
+    /// Writes a fresh manifest that names what is left, where it is. Logs are those that the manifest needed.
+    fn finish_in_place(mut self) -> Result<RepairReport, Error> {
+        let Some(contents) = self.repair.contents.clone() else { return Err(no_space(&self.repair.media)) };
+        let flushed = flushed_ranges(&self.repair);
+        self.repair.read_logs(&mut |_| Ok(()))?;
+        self.repair.mark()?;
+        let parts = self.parts.clone();
+        let mut levels = vec![Vec::new(); parts.catalog.policy.level_count()];
+        for (level, file) in std::mem::take(&mut self.tables) {
+            // A manifest with more levels than the tree has is refused by every opening.
+            let last = levels.len() - 1;
+            levels[level.min(last)].push(file);
+        }
+        let version = Arc::new(Version::new(levels, parts.catalog.policy.disjoint_from()));
+        {
+            let jobs = parts.board.lock();
+            parts.catalog.publish(&jobs, None, Some(version));
+        }
+        {
+            let mut manifest = parts.catalog.manifest();
+            (manifest.log_number, manifest.last_sequence) = (contents.log_number, contents.last_sequence);
+            manifest.flushed = flushed;
+        }
+        parts.jobs().install(Change::default())?;
+        let fresh_from = self.repair.highest_number + 1;
+        let report = self.repair.finish(&parts.catalog.needed_files(), fresh_from)?;
+        let version = parts.catalog.version();
+        let (tables, entries) = version
+            .files()
+            .fold((0, 0u64), |(tables, entries), (_, file)| (tables + 1, entries.saturating_add(file.entries)));
+        Ok(RepairReport { tables, entries, ..report })
+    }
+
     /// Merges everything into the last level under a fresh manifest.
     fn finish(mut self) -> Result<RepairReport, Error> {
         let parts = self.parts.clone();
@@ -258,7 +332,7 @@ impl Salvage {
             parts.jobs().install(Change { log_start, ..Change::default() })?;
         } else {
             let mut levels = vec![Vec::new(); last + 1];
-            levels[0] = std::mem::take(&mut self.tables);
+            levels[0] = std::mem::take(&mut self.tables).into_iter().map(|(_, file)| file).collect();
             let version = Arc::new(Version::new(levels, parts.catalog.policy.disjoint_from()));
             {
                 let jobs = parts.board.lock();
@@ -279,10 +353,22 @@ impl Salvage {
     }
 }
 
+/// Ranges of the logs' entries that need not be read, as tables have them. None of them where a table of the manifest was not whole:
+/// the logs may have what it lost.
+fn flushed_ranges(repair: &Repair) -> FlushedRanges {
+    let is_whole = |number: &u64| {
+        let name = file_name::table(*number);
+        let is_kept = |action| matches!(action, RepairAction::Keep | RepairAction::Stay);
+        repair.steps.iter().any(|step| step.file == name && is_kept(step.action))
+    };
+    let contents = repair.contents.as_ref().filter(|contents| contents.files.keys().all(is_whole));
+    contents.map(|contents| contents.flushed.clone()).unwrap_or_default()
+}
+
 /// Puts a memtable into a table.
 fn flush(
     parts: &TreeParts,
-    tables: &mut Vec<Arc<FileMeta>>,
+    tables: &mut Vec<(usize, Arc<FileMeta>)>,
     memtable: &Arc<MemTable>,
     last_sequence: Sequence,
 ) -> Result<(), Error> {
@@ -294,36 +380,6 @@ fn flush(
     // Durable with the fresh manifest, which is written once.
     let mut manifest = parts.catalog.manifest();
     manifest.totals = manifest.totals.map(|totals| totals.plus(&outputs.flush_work()));
-    tables.extend(outputs.tables);
+    tables.extend(outputs.tables.into_iter().map(|file| (0, file)));
     Ok(())
-}
-
-fn table_condition(media: &FileMedia, tables: &Tables, number: u64, manifest: Option<&Recovered>) -> Condition {
-    let name = file_name::table(number);
-    let opened = media
-        .files
-        .open(&name, &OpenOptions::default())
-        .map_err(Error::from)
-        .and_then(|file| tables.open_unlisted(number, file.size_bytes()));
-    // Tables of this database that changed names are as good as ever; others are not its own.
-    let table = opened.and_then(|table| {
-        let table_id = table.identity().table_id;
-        let mut ids = manifest.iter().flat_map(|manifest| manifest.contents.files.values().map(|file| file.table_id));
-        match manifest.is_none_or(|manifest| !manifest.contents.files.contains_key(&number))
-            || ids.any(|id| id == table_id)
-        {
-            true => Ok(table),
-            false => Err(Error::Misplaced {
-                file: name,
-                structure: "table".to_owned(),
-                expected: "an id that the manifest has".to_owned(),
-                found: format!("id {table_id:016x}"),
-            }),
-        }
-    });
-    match table.map(|table| table.verify(IoContext::of(IoClass::Check))) {
-        Ok(findings) if findings.is_empty() => Condition::Sound,
-        Ok(findings) => Condition::Damaged(findings),
-        Err(error) => Condition::Unreadable(error),
-    }
 }

@@ -8,7 +8,8 @@ use crate::options::Options;
 use crate::shape::{FileMeta, Garbage};
 use crate::table::Table;
 use crate::table::{FileAccess, TableCache, TableHandle, TableRef};
-use std::sync::Arc;
+use crate::unreadable::{LostTables, unreadable};
+use std::sync::{Arc, OnceLock};
 use varve_env::Env;
 use varve_store::{FileStore, IoClass, IoContext};
 
@@ -18,6 +19,8 @@ pub(super) struct Tables {
     logs: Arc<dyn FileStore>,
     pub(super) cache: TableCache,
     pub(super) garbage: Arc<Garbage>,
+    /// Tables of the tree that are not there.
+    lost: OnceLock<LostTables>,
 }
 
 impl Tables {
@@ -36,18 +39,46 @@ impl Tables {
             IoContext::of(IoClass::UserRead),
             blocks,
         );
-        Arc::new(Tables { files: media.files.clone(), logs: media.log_store().clone(), cache, garbage })
+        Arc::new(Tables {
+            files: media.files.clone(),
+            logs: media.log_store().clone(),
+            cache,
+            garbage,
+            lost: OnceLock::new(),
+        })
+    }
+
+    /// Says which tables of the tree are not there, once.
+    pub(super) fn set_lost(&self, lost: LostTables) {
+        if !lost.is_empty() {
+            let _ = self.lost.set(lost);
+        }
+    }
+
+    /// Tables of the tree that are not there, if any are not.
+    pub(super) fn lost(&self) -> Option<&LostTables> {
+        self.lost.get()
+    }
+
+    #[inline]
+    fn refuse_if_lost(&self, file: &FileMeta) -> Result<(), Error> {
+        match self.lost.get().and_then(|lost| lost.get(&file.number)) {
+            Some(cause) => Err(unreadable(file, cause)),
+            None => Ok(()),
+        }
     }
 
     /// The open table of `file`, opening it when needed.
     #[inline]
     pub(super) fn get<'a>(&self, file: &'a FileMeta) -> Result<TableRef<'a>, Error> {
+        self.refuse_if_lost(file)?;
         self.cache.table(file.handle(), || Some(file.identity()))
     }
 
     /// [`Tables::get`] for a walk or a job, whose class the requests have that open it.
     #[inline]
     pub(super) fn get_for<'a>(&self, file: &'a FileMeta, io: &IoContext) -> Result<TableRef<'a>, Error> {
+        self.refuse_if_lost(file)?;
         self.cache.table_for(file.handle(), io, || Some(file.identity()))
     }
 

@@ -472,3 +472,45 @@ fn a_repair_reads_logs_with_the_same_numbers() {
         assert_eq!(get(b"b"), b"in use!", "{tree:?}");
     }
 }
+
+/// A log that broke for want of space may hold less than readers see. Closing flushes the rest to tables, or returns an error.
+#[test]
+fn close_flushes_the_records_of_a_broken_log() {
+    let (mut closed_whole, mut refused) = (0, 0);
+    for from in 1.. {
+        let mut is_reached = false;
+        for comes_back in [true, false] {
+            let store = Arc::new(MemoryStore::holding_back());
+            let (_, tree) = tree_on_store(from as u64, store.clone());
+            store.fail_from(Some(store.changes() + from));
+            let put = |number: u32| {
+                let mut batch = WriteBatch::new();
+                batch.put(&number.to_le_bytes(), b"value").expect("put");
+                tree.write(batch, &WriteOptions::default()).is_ok()
+            };
+            let taken: Vec<u32> = (0..6).filter(|number| put(*number)).collect();
+            is_reached |= taken.len() < 6;
+            if comes_back {
+                store.fail_from(None);
+            }
+            let closed = tree.close();
+            store.fail_from(None);
+            drop(tree);
+            let (_, tree) = tree_on_store(from as u64, store);
+            let is_there = |key: [u8; 4]| tree.get(&key, &ReadOptions::default()).expect("get").is_some();
+            let found: Vec<u32> = (0..6u32).filter(|number| is_there(number.to_le_bytes())).collect();
+            let is_whole = taken.iter().all(|number| found.contains(number));
+            assert!(
+                is_whole || closed.is_err(),
+                "change {from}, {comes_back}: {taken:?} were taken, {found:?} are there"
+            );
+            assert!(!comes_back || closed.is_ok(), "change {from}: {closed:?}, and there is space");
+            closed_whole += u32::from(is_reached && closed.is_ok());
+            refused += u32::from(closed.is_err());
+        }
+        if !is_reached {
+            break;
+        }
+    }
+    assert!(closed_whole > 5 && refused > 5, "{closed_whole} closed whole after a failure, {refused} closings refused");
+}

@@ -166,6 +166,9 @@ impl WritePath {
         };
         parts.throttle.keep_pace(&mut writer.due_nanos, bytes, || unsettled(parts, active_bytes));
         writer.pool_bytes.1 += bytes;
+        if parts.scans.is_flush_due() {
+            self.switch_for_scans(parts, writer)?;
+        }
         let mut delayed = false;
         loop {
             parts.board.refuse_if_cancelled()?;
@@ -290,6 +293,38 @@ impl WritePath {
     pub(super) fn switch_memtable(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
         let all = 0..writer.active.memtables().len();
         self.switch(parts, writer, all)
+    }
+
+    /// Has memtables flushed whose deletions scans step over, unless a writer is at work, which does it then.
+    pub(super) fn flush_for_scans(&self, parts: &TreeParts) {
+        let Some(mut writer) = self.writer.try_lock() else { return };
+        if !writer.closed && parts.board.refuse_if_cancelled().is_ok() && parts.board.refuse_if_poisoned().is_ok() {
+            // If the next log cannot be begun, the next writer meets the same failure and returns it.
+            let _ = self.switch_for_scans(parts, &mut writer);
+        }
+    }
+
+    /// The memtables whose deletions scans step over become immutable, and are flushed, however few there are. Nothing is done
+    /// while a flush runs, or on a medium without space for one.
+    fn switch_for_scans(&self, parts: &TreeParts, writer: &mut Writer) -> Result<(), Error> {
+        if writer.head.log.is_broken() || writer.flush_owed || parts.space.is_short() {
+            return Ok(());
+        }
+        let hurry = || {
+            let mut jobs = parts.board.lock();
+            jobs.flush_hurried = !jobs.flush_running && !jobs.immutables.is_empty();
+            parts.board.work.notify_all();
+            jobs.flush_hurried || jobs.flush_running
+        };
+        if hurry() {
+            return Ok(());
+        }
+        let range = parts.scans.take_flush(&writer.active).filter(|_| !writer.active.is_empty());
+        let Some(range) = range else { return Ok(()) };
+        self.switch(parts, writer, range)?;
+        parts.catalog.counters.scan_flushes.fetch_add(1, Ordering::Relaxed);
+        hurry();
+        Ok(())
     }
 
     /// Some of the memtables that are written become immutable; a new log and new memtables take their place.

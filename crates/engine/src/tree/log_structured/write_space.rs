@@ -58,6 +58,11 @@ impl WritePath {
             if has_puts && admission.takes(false) && deletes_wait() {
                 break Ok(false);
             }
+            // Once for each write that waits: it is the store's turn before anything is given up.
+            if !waited && parts.space.reclaim() {
+                waited = true;
+                continue;
+            }
             waited = true;
             // What only running compactions keep from it may be there when they end.
             let unreserved = headroom.unreserved();
@@ -82,7 +87,8 @@ impl WritePath {
                     let now = look(parts, &writer.active, bytes as u64).filter(|now| !now.admission().takes(has_puts));
                     tries += 1;
                     if let Some(now) = now.filter(|_| tries >= TRIES_MAX) {
-                        break Err(parts.space.refusal(&now, has_puts));
+                        let is_taken = !has_puts && now.takes_deletes_at_last();
+                        break if is_taken { Ok(true) } else { Err(parts.space.refusal(&now, has_puts)) };
                     }
                 }
             }
@@ -93,6 +99,34 @@ impl WritePath {
         let refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace);
         parts.catalog.counters.writes_out_of_space.fetch_add(u64::from(refused), Ordering::Relaxed);
         result
+    }
+
+    /// Prepares closing: flushes memtables whose log broke, or whose held-back bytes do not fit on the medium.
+    ///
+    /// Errors: those of a flush. A flush without space is retried while compactions or the store free some.
+    pub(super) fn secure(&self, parts: &TreeParts) -> Result<(), Error> {
+        // A writer that holds the lock waits for jobs, and closing must end that wait. If the log is broken then, closing it fails.
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
+        if writer.closed || parts.board.is_poisoned() || parts.board.is_cancelled() {
+            return Ok(());
+        }
+        self.settle(&writer)?;
+        // A failure breaks the log; the loop below then writes a table in its place.
+        let _ = writer.head.log.flush(&parts.logs);
+        let mut tries = 0;
+        while writer.flush_owed || writer.head.log.is_torn() {
+            match self.replace_broken_log(parts, &mut writer) {
+                Err(error) if error.kind() == ErrorKind::NoSpace && tries < TRIES_MAX => {
+                    tries += 1;
+                    if !parts.space.reclaim() {
+                        wait_for_job(parts, || false)?;
+                        parts.files.tables.collect();
+                    }
+                }
+                result => result?,
+            }
+        }
+        Ok(())
     }
 
     /// Flushes what is in memory if that may give space back: its logs, or what its deletions delete. False when not.
@@ -131,7 +165,7 @@ impl WritePath {
 
 /// Waits for the next flush or compaction to end, or for a step of one; false when none runs nor is due, or when it ran
 /// out of space. One that does while a compaction runs does not count: its space may come back. Ends early when
-/// `is_asked` to, which is looked at whenever a job ends and whenever the condition `done` is told of.
+/// `is_asked` returns true, which is checked whenever a job ends and the condition `done` is notified.
 ///
 /// Errors: what else it failed with.
 pub(super) fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Result<bool, Error> {
@@ -146,6 +180,7 @@ pub(super) fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Re
     let compaction_counts =
         |jobs: &JobState| jobs.compaction_attempts != before.1 && counts(jobs, &jobs.compaction_error);
     let has_ended = |jobs: &JobState| compaction_counts(jobs) || flush_counts(jobs);
+    let mut asks = 0;
     loop {
         if has_ended(&jobs) {
             let of_flush = jobs.flush_error.as_ref().filter(|_| flush_counts(&jobs));
@@ -164,13 +199,19 @@ pub(super) fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Re
         if let Some(error) = &jobs.poisoned {
             return Err(error.clone());
         }
-        if is_idle {
+        // Bounds the wait if no worker starts a job that looks due here.
+        if is_idle || asks > TRIES_MAX {
             return Ok(false);
         }
         if is_asked() {
             return Ok(true);
         }
         if !has_ended(&jobs) {
+            if jobs.running_jobs() == 0 {
+                // Space may have come without a job after the workers looked.
+                asks += u32::from(!jobs.look_is_pending);
+                parts.board.ask_to_look(&mut jobs);
+            }
             parts.board.done.wait(&mut jobs);
         }
     }

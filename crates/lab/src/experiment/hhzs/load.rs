@@ -57,7 +57,7 @@ impl Loaded {
 
 /// An operation on the database under test that failed.
 pub(super) fn failed<E: Into<TargetError>>(operation: &'static str) -> impl FnOnce(E) -> LabError {
-    move |source| LabError::Target { target: "varve".to_owned(), operation, source: source.into() }
+    move |error| LabError::Target { target: "varve".to_owned(), operation, error: error.into() }
 }
 
 /// Gets a value that was put.

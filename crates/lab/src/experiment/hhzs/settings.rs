@@ -23,7 +23,7 @@ pub(super) const SSD_ZONE_BYTES: u64 = 1077 << 20;
 const DISK_ZONE_BYTES: u64 = 256 << 20;
 
 /// Zones of the drive beside those of the paper: what the store knows of itself.
-const MAP_ZONES: u64 = 2;
+const MAP_ZONES: u64 = 3;
 
 /// The disk in full, and its zones that can be written anywhere. As many zones as at full size have a band table of this size.
 const DISK_BYTES: u64 = 14_000_000_000_000;

@@ -1,12 +1,11 @@
 //! Figures 4.4 to 4.7: AT-IC by the share and by the length of its idle periods.
 
-use super::drive::{Control, Drive, Ran, Task, run_tasks};
+use super::drive::{Control, Drive, Ran, Reading, Task, run_tasks};
 use super::table4_2::{full_finish, workload};
 use super::told::{MEDIUM, cdf, described, told};
 use crate::error::LabError;
 use crate::experiment::comparison::{drawn, goal};
 use crate::experiment::{Experiment, Run};
-use crate::replay::Pace;
 use crate::report::{Axis, Bars, Figure, Plot, Report};
 use std::sync::Arc;
 
@@ -58,7 +57,7 @@ pub(in crate::experiment) const FIG_4_7: Experiment = Experiment {
 };
 
 /// Of each number of threads, all controls and a conventional disk.
-fn run_all(run: &Run<'_>, controls: &[Control]) -> Result<Vec<Vec<Arc<Ran>>>, LabError> {
+fn run_all(run: &Run<'_>, controls: &[Control], reading: Reading) -> Result<Vec<Vec<Arc<Ran>>>, LabError> {
     let drive = Drive::new(run.scale);
     let each = controls.iter().copied().chain([Control::Conventional]);
     let tasks = THREADS.iter().flat_map(|&threads| {
@@ -67,7 +66,7 @@ fn run_all(run: &Run<'_>, controls: &[Control]) -> Result<Vec<Vec<Arc<Ran>>>, La
             drive: drive.clone(),
             control,
             workload: workload.clone(),
-            pace: Pace::Intervals { threads },
+            pace: reading.pace(threads),
         })
     });
     let all = run_tasks(run, tasks.collect())?;
@@ -76,7 +75,7 @@ fn run_all(run: &Run<'_>, controls: &[Control]) -> Result<Vec<Vec<Arc<Ran>>>, La
 
 fn distributions(run: &Run<'_>, controls: &[Control]) -> Result<Report, LabError> {
     let mut report = described(run, &Drive::new(run.scale));
-    for (threads, of_threads) in THREADS.iter().zip(run_all(run, controls)?) {
+    for (threads, of_threads) in THREADS.iter().zip(run_all(run, controls, Reading::Submission)?) {
         for ran in &of_threads {
             for (name, share) in [("median", 0.5), ("P90", 0.9), ("P99", 0.99), ("P99.9", 0.999)] {
                 let metric = format!("{threads} threads: {name}");
@@ -108,7 +107,14 @@ fn bars(report: &mut Report, name: &str, y: &str, all: &[Vec<Arc<Ran>>], number:
 
 fn tails_and_finishes(run: &Run<'_>, controls: &[Control]) -> Result<(Report, Vec<Vec<Arc<Ran>>>), LabError> {
     let mut report = described(run, &Drive::new(run.scale));
-    let all = run_all(run, controls)?;
+    for (threads, of_threads) in THREADS.iter().zip(run_all(run, controls, Reading::Arrival)?) {
+        for ran in of_threads {
+            let scheme = Reading::Arrival.scheme(ran.task.control);
+            drawn(&mut report, &scheme, &format!("{threads} threads: P99.9"), "s", tail(&ran));
+            drawn(&mut report, &scheme, &format!("{threads} threads: finish (full size)"), "s", full_finish(run, &ran));
+        }
+    }
+    let all = run_all(run, controls, Reading::Submission)?;
     for (threads, of_threads) in THREADS.iter().zip(&all) {
         for ran in of_threads {
             let scheme = ran.task.control.name();

@@ -1,8 +1,8 @@
 //! The paper's drive, and what its experiments run on it.
 
 use crate::block::buffer::{BufferOpening, BufferParameters, BufferStatistics, EvictionOrder, WriteBuffer};
-use crate::block::idler::{Classes, ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
-use crate::block::idler::{IdlerParameters, PacedIdle, PacedParameters, Unrestrained};
+use crate::block::idler::{ControlStatistics, ControlledDevice, Controller, FixedIdle, GhostCache, Idler};
+use crate::block::idler::{IdlerParameters, Unrestrained};
 use crate::block::relocation::{Formatting, RelocatingDevice, RelocationParameters, RelocationStatistics};
 use crate::error::LabError;
 use crate::experiment::together::{Wanted, measure};
@@ -12,10 +12,15 @@ use crate::media::presets::Preset;
 use crate::media::{
     CleaningCounters, Device, IoContext, MediaCache, NoBacking, Pacing, ZoneGeometry, ZoneId, ZoneType, Zoned,
 };
-use crate::replay::{BlockRequest, Calibrated, Pace, Partition, ReplayOptions, Replayed, Synthetic, replay};
+use crate::replay::{
+    BlockRequest, Calibrated, Pace, Partition, ReplayOptions, Replayed, Synthetic, replay, replay_controlled,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve::env::Env;
+
+/// Zones that relocation's journal takes.
+const RELOCATION_JOURNAL_ZONES: u32 = 2;
 
 /// Zones of the ST8000AS0022 (Zhang, section 4.4).
 pub(super) const ZONE_BYTES: u64 = 256 << 20;
@@ -30,9 +35,7 @@ pub(super) enum Control {
     /// \<execution:idle\>, in milliseconds.
     Fixed(u64, u64),
     Idler,
-    /// Ours, which holds requests back.
-    Paced,
-    /// Ours, which holds nothing back: zones are moved.
+    /// Ours: zones are moved, and writes that would fill the cache are held.
     Relocating,
     /// A drive whose cache is never full and that never cleans.
     Endless,
@@ -46,7 +49,6 @@ impl Control {
             Control::None => "no control".to_owned(),
             Control::Fixed(execution, idle) => format!("AT-IC <{}:{}>", seconds(execution), seconds(idle)),
             Control::Idler => "Idler".to_owned(),
-            Control::Paced => "ours".to_owned(),
             Control::Relocating => "ours, relocating".to_owned(),
             Control::Endless => "endless cache".to_owned(),
         }
@@ -60,6 +62,8 @@ pub(super) struct Drive {
     pub(super) zone_count: u32,
     pub(super) translation: TranslationParameters,
     pub(super) idler: IdlerParameters,
+    /// Zones at the start that are written as any disk.
+    pub(super) conventional_zones: u32,
     /// A write buffer before it.
     pub(super) buffer: Option<BufferParameters>,
 }
@@ -74,7 +78,13 @@ impl Drive {
         // A report tells what of the cache became free: as often in the time in which the cache fills.
         let own = IdlerParameters::default();
         let idler = IdlerParameters { report_nanos: scale.of(own.report_nanos), ..own };
-        Drive { zone_count, translation: TranslationParameters { media_cache, ..full }, idler, buffer: None }
+        Drive {
+            zone_count,
+            translation: TranslationParameters { media_cache, ..full },
+            idler,
+            conventional_zones: 0,
+            buffer: None,
+        }
     }
 
     /// The same with the paper's write buffer, at the scale.
@@ -96,7 +106,8 @@ impl Drive {
         let fit = ZoneGeometry::fit(u64::from(count) * ZONE_BYTES, ZONE_BYTES);
         let fit = fit.ok_or_else(|| LabError::invalid("zones", count.to_string()))?;
         let sequential_type = ZoneType::SequentialWritePreferred;
-        Ok(ZoneGeometry { sequential_type, media_cache: Some(self.translation.media_cache), ..fit })
+        let (conventional_zones, media_cache) = (self.conventional_zones, Some(self.translation.media_cache));
+        Ok(ZoneGeometry { conventional_zones, sequential_type, media_cache, ..fit })
     }
 
     /// A controller of the drive.
@@ -105,12 +116,6 @@ impl Drive {
         Ok(match control {
             Control::Fixed(execution, idle) => Box::new(FixedIdle::new(execution * 1_000_000, idle * 1_000_000)),
             Control::Idler => Box::new(Idler::new(self.idler.clone(), ghost()?)),
-            Control::Paced => {
-                let report_nanos = self.idler.report_nanos;
-                // Whoever replays waits for all of them.
-                let parameters = PacedParameters { held: Classes::ALL, report_nanos, ..PacedParameters::default() };
-                Box::new(PacedIdle::new(parameters, ghost()?))
-            }
             Control::Conventional | Control::None | Control::Endless | Control::Relocating => Box::new(Unrestrained),
         })
     }
@@ -120,8 +125,18 @@ impl Drive {
         let ghost = || Ok::<_, LabError>(GhostCache::new(&self.zones(0)?, self.translation.media_cache));
         Ok(match control {
             Control::Idler => ghost()?.memory_bytes_max(),
-            Control::Paced => ghost()?.with_map().memory_bytes_max(),
             _ => 0,
+        })
+    }
+
+    /// Memory of relocation on the drive in bytes, at most: what it knows, and the buffer it copies through; and the zones that it keeps to
+    /// itself, spares and journal.
+    pub(super) fn relocation_memory_bytes(&self, seed: u64) -> Result<(usize, usize, u32), LabError> {
+        let drive = self.clone();
+        simulate(seed, move |env| {
+            let (_, handles) = drive.build_uncontrolled(env, Control::Relocating)?;
+            let (known, copied) = handles.relocation.map_or((0, 0), |relocation| relocation.memory_bytes_max());
+            Ok((known, copied, RelocationParameters::default().spares + RELOCATION_JOURNAL_ZONES))
         })
     }
 
@@ -146,40 +161,61 @@ impl Drive {
         opened.map_err(|error| LabError::invalid("write buffer", error.to_string()))
     }
 
-    /// The device, without bytes, and control over it.
-    pub(super) fn build(&self, env: &Env, control: Control) -> Result<(Device, Handles), LabError> {
-        let relocation =
-            RelocationParameters { report_nanos: self.idler.report_nanos, ..RelocationParameters::default() };
-        // As many as of the others can be used.
-        let more = if control == Control::Relocating { relocation.spares + 2 } else { 0 };
+    /// The shingled drive without bytes and control, with `more` zones than usual.
+    pub(super) fn build_bare(&self, env: &Env, more: u32) -> Result<Device, LabError> {
         let zones = self.zones(more)?;
-        let preset = Preset::find("st8000as0022")
-            .ok_or_else(|| LabError::invalid("preset", "there is no 'st8000as0022'".to_owned()))?
-            .with_capacity(zones.address_bytes());
-        let backing = Box::new(NoBacking);
-        if control == Control::Conventional {
-            let device = preset.build(env, "CMR", backing, Pacing::Sleep);
-            return Ok((Device::of_blocks(Arc::new(device)), Handles::default()));
-        }
         let rules = Zoned::new(&zones);
-        let translation = match control {
+        let translation = self.translation.clone();
+        Ok(preset(&zones)?.build_translated(env, "HA-SMR", rules, translation, Box::new(NoBacking), Pacing::Sleep))
+    }
+
+    /// The device that a control stands on, without a controller that holds requests: a conventional disk, a drive whose cache never fills,
+    /// the drive by itself, or the drive under relocation.
+    pub(super) fn build_uncontrolled(&self, env: &Env, control: Control) -> Result<(Device, Handles), LabError> {
+        match control {
+            Control::Conventional => {
+                let device = preset(&self.zones(0)?)?.build(env, "CMR", Box::new(NoBacking), Pacing::Sleep);
+                Ok((Device::of_blocks(Arc::new(device)), Handles::default()))
+            }
             // Its place on the disk is as far from everything as that of the other.
             Control::Endless => {
-                TranslationParameters { idle_trigger_nanos: u64::MAX / 4, ..self.translation.endless() }
+                let never = u64::MAX / 4;
+                let translation = TranslationParameters { idle_trigger_nanos: never, ..self.translation.endless() };
+                let endless = Drive { translation, ..self.clone() };
+                Ok((endless.build_bare(env, 0)?, Handles::default()))
             }
-            _ => self.translation.clone(),
-        };
-        let drive = preset.build_translated(env, "HA-SMR", rules, translation, backing, Pacing::Sleep);
-        if control == Control::Relocating {
-            let limits = self.translation.media_cache;
-            let opened = RelocatingDevice::open(env, &drive, limits, relocation, Formatting::IfBlank);
-            let (device, handle) = opened.map_err(|error| LabError::invalid("drive", error.to_string()))?;
-            return Ok((device, Handles { control: None, relocation: Some(handle) }));
+            Control::Relocating => {
+                let relocation =
+                    RelocationParameters { report_nanos: self.idler.report_nanos, ..RelocationParameters::default() };
+                // As many as of the others can be used.
+                let drive = self.build_bare(env, relocation.spares + RELOCATION_JOURNAL_ZONES)?;
+                let limits = self.translation.media_cache;
+                let opened = RelocatingDevice::open(env, &drive, limits, relocation, Formatting::IfBlank);
+                let (device, handle) = opened.map_err(|error| LabError::invalid("drive", error.to_string()))?;
+                Ok((device, Handles { control: None, relocation: Some(handle) }))
+            }
+            Control::None | Control::Fixed(..) | Control::Idler => Ok((self.build_bare(env, 0)?, Handles::default())),
         }
-        let controller = self.controller(control)?;
-        let (device, handle) = ControlledDevice::new(env, &drive, controller);
-        Ok((device, Handles { control: Some(handle), relocation: None }))
     }
+
+    /// The device, without bytes, under control that holds requests when they arrive at it.
+    pub(super) fn build(&self, env: &Env, control: Control) -> Result<(Device, Handles), LabError> {
+        let (device, handles) = self.build_uncontrolled(env, control)?;
+        match control {
+            Control::Conventional | Control::Relocating => Ok((device, handles)),
+            Control::None | Control::Fixed(..) | Control::Idler | Control::Endless => {
+                let (device, handle) = ControlledDevice::new(env, &device, self.controller(control)?);
+                Ok((device, Handles { control: Some(handle), relocation: None }))
+            }
+        }
+    }
+}
+
+/// The disk below, as large as these zones.
+fn preset(zones: &ZoneGeometry) -> Result<Preset, LabError> {
+    let preset = Preset::find("st8000as0022");
+    let preset = preset.ok_or_else(|| LabError::invalid("preset", "there is no 'st8000as0022'".to_owned()))?;
+    Ok(preset.with_capacity(zones.address_bytes()))
 }
 
 /// What tells what was done to requests.
@@ -197,6 +233,38 @@ pub(super) fn fill(device: &Device, zones: &[u64]) -> Result<(), LabError> {
         finished.map_err(|error| LabError::invalid("zone", error.to_string()))?;
     }
     Ok(())
+}
+
+/// How requests are replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// As by the program of the thesis' author ([`Pace::Submitter`]): one submitter, intervals that count from submission, control inside
+    /// the submission of one request, and durable writes.
+    Submission,
+    /// By one thread for each that the paper names, whose intervals count from the arrival of its last request; control holds requests when
+    /// they arrive at the drive.
+    Arrival,
+}
+
+impl Reading {
+    /// Readings that a report has rows of, the default first.
+    pub(super) const ALL: [Reading; 2] = [Reading::Submission, Reading::Arrival];
+
+    /// Name of a control in rows: by the default reading that of the control.
+    pub(super) fn scheme(self, control: Control) -> String {
+        match self {
+            Reading::Submission => control.name(),
+            Reading::Arrival => format!("{}, held on arrival", control.name()),
+        }
+    }
+
+    /// The pace of `threads` threads.
+    pub(super) fn pace(self, threads: usize) -> Pace {
+        match self {
+            Reading::Submission => Pace::Submitter { in_flight_max: threads },
+            Reading::Arrival => Pace::Intervals { threads },
+        }
+    }
 }
 
 /// What is replayed.
@@ -283,7 +351,12 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
         run: Box::new(move |advance| {
             let operations = task.workload.requests();
             let ran = simulate(seed, move |env| {
-                let (device, handles) = task.drive.build(env, task.control)?;
+                // Control below a buffer holds what leaves it, whoever submits.
+                let is_inside = matches!(task.pace, Pace::Submitter { .. }) && task.drive.buffer.is_none();
+                let (device, handles) = match is_inside {
+                    true => task.drive.build_uncontrolled(env, task.control)?,
+                    false => task.drive.build(env, task.control)?,
+                };
                 fill(&device, &task.workload.non_sequential_zones()?)?;
                 let (device, buffer) = match &task.drive.buffer {
                     Some(parameters) => {
@@ -297,10 +370,14 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
                     Workload::Recorded(_) => Partition::ByLatency,
                     Workload::Synthetic(_) | Workload::Calibrated(_) => Partition::InTurn,
                 };
-                let options = ReplayOptions { partition, ..task.pace.into() };
-                let replayed = replay(env, &device, &trace, options)?;
+                let writes_durably = matches!(task.pace, Pace::Submitter { .. });
+                let options = ReplayOptions { partition, writes_durably, ..task.pace.into() };
+                let (replayed, statistics) = match is_inside {
+                    true => replay_controlled(env, &device, &trace, options, task.drive.controller(task.control)?)?,
+                    false => (replay(env, &device, &trace, options)?, ControlStatistics::default()),
+                };
                 let cleaning = device.block.counters().cleaning;
-                let statistics = handles.control.map(|control| control.statistics()).unwrap_or_default();
+                let statistics = handles.control.map_or(statistics, |control| control.statistics());
                 let relocation = handles.relocation.map(|relocation| relocation.statistics()).unwrap_or_default();
                 let buffer = buffer.map(|buffer| buffer.statistics());
                 Ok(Ran { task, replayed, cleaning, statistics, buffer, relocation })

@@ -3,6 +3,7 @@
 mod alone;
 mod at_ic;
 mod buffered;
+mod calibration;
 mod drive;
 mod overheads;
 mod robust;
@@ -20,6 +21,7 @@ use super::{Experiment, Scale};
 const DEFAULT_SCALE: Scale = Scale::one_in(16);
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
+    calibration::CALIBRATION,
     alone::TABLE_4_1,
     alone::FIG_4_2A,
     alone::FIG_4_2B,

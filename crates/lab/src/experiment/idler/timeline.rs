@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Controls that there are timelines of, by the names that specs have for them.
-const CONTROLS: [(&str, Control); 5] = [
+const CONTROLS: [(&str, Control); 4] = [
     ("none", Control::None),
     ("at-ic", Control::Fixed(5000, 2000)),
     ("idler", Control::Idler),
-    ("paced", Control::Paced),
     ("relocate", Control::Relocating),
 ];
 

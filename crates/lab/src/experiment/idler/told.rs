@@ -1,4 +1,4 @@
-//! What reports of these experiments have in common.
+//! Conditions and rows that the reports of these experiments share.
 
 use super::drive::{Control, Drive, Ran};
 use crate::experiment::Run;
@@ -6,7 +6,7 @@ use crate::experiment::comparison::ours;
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 
-/// What is measured on.
+/// The medium.
 pub(super) const MEDIUM: &str = "emulated ST8000AS0022, in virtual time";
 
 /// An empty report with the drive's constants.
@@ -20,22 +20,23 @@ pub(super) fn described(run: &Run<'_>, drive: &Drive) -> Report {
     report.condition("idle trigger", format!("{} ms, fitted to table 4.1", translation.idle_trigger_nanos / 1_000_000));
     report.condition("Idler's reports", format!("each {} s", drive.idler.report_nanos as f64 / 1e9));
     report.condition(
-        "not published",
+        "fitted to measurements (idler/calibration)",
         format!(
-            "order {:?}, steps of {} bytes idle and {} blocking, {} requests between steps, blocking until {} % are \
-             in use, called off: {:?}",
-            translation.order,
-            translation.idle_step_bytes,
-            translation.blocking_step_bytes,
-            translation.requests_between_steps,
-            translation.blocking_stop_percent,
-            translation.interrupted
+            "bytes of the media cache, order {:?}, space comes back by {:?}, blocking steps of {} bytes, blocking until {} % are in use",
+            translation.order, translation.reclaim, translation.blocking_step_bytes, translation.blocking_stop_percent
+        ),
+    );
+    report.condition(
+        "assumed",
+        format!(
+            "idle steps of {} bytes, {} requests between steps, an idle cleaning at a command: {:?}",
+            translation.idle_step_bytes, translation.requests_between_steps, translation.interrupted
         ),
     );
     report
 }
 
-/// What a replay did beside what the paper compares.
+/// Rows of a replay that the paper does not compare.
 pub(super) fn told(report: &mut Report, what: &str, ran: &Ran) {
     let scheme = ran.task.control.name();
     let replayed = &ran.replayed;

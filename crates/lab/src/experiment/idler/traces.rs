@@ -1,23 +1,23 @@
 //! Figures 4.8 to 4.12: Idler on the traces of Microsoft Research Cambridge, or on requests like theirs.
 
-use super::drive::{Control, Drive, Ran, Recorded, Task, Workload, ZONE_BYTES, run_tasks};
+use super::drive::{Control, Drive, Ran, Reading, Recorded, Task, Workload, ZONE_BYTES, run_tasks};
 use super::table4_2::full_finish;
 use super::told::{MEDIUM, cdf, described, told};
 use crate::error::LabError;
 use crate::experiment::comparison::{compare, drawn, goal};
+use crate::experiment::traces::{ReadTrace, read_trace};
 use crate::experiment::{Experiment, Run, Scale};
-use crate::replay::formats::{ALIBABA, CSV, FIU, MSR, SPC, SSDSIM, TENCENT};
-use crate::replay::{Calibrated, Pace, ParseOptions, TraceFormat, Zones, parse_trace};
+use crate::host::{self, PathKind};
+use crate::replay::{Calibrated, Pace, ParseOptions, Zones};
 use crate::report::{Axis, Figure, Lines, Plot, Report};
 use std::sync::Arc;
 
 pub(super) const THREADS: [usize; 3] = [1, 16, 128];
-const CONTROLS: [Control; 7] = [
+const CONTROLS: [Control; 6] = [
     Control::None,
     Control::Fixed(5000, 2000),
     Control::Idler,
     Control::Conventional,
-    Control::Paced,
     Control::Relocating,
     Control::Endless,
 ];
@@ -109,55 +109,73 @@ pub(in crate::experiment) const FIG_4_12: Experiment = Experiment {
 pub(in crate::experiment) const TRACES: Experiment = Experiment {
     id: "idler/traces",
     title: "recorded traces on the host-aware drive, 16 threads (not in the paper)",
-    description: "Whole traces from --traces DIR (those that are there: DTRS100M and mqsim_tpcc-small of SSDsim, cloudPhysicsIO.csv, \
-                  proj_1.csv and others of Microsoft Research Cambridge, Financial1.spc and others of UMass, homes of FIU, io_traces.csv \
-                  of Alibaba, an hour of Tencent; plain or .zst), folded onto the drive. Whose a request is follows from \
-                  latencies, where the trace has them. Scale divides zones, cache and extents, not the traces.",
+    description: "Every file in --traces DIR (or the file, if it is one) whose lines are requests, folded onto the drive. The format is \
+                  detected by the first lines (msr: Microsoft Research Cambridge; fiu; spc: UMass; alibaba; tencent; blkparse; varve; \
+                  ssdsim; disksim; csv with names of columns) unless --format names it; files may be plain, .gz or .zst. Header lines \
+                  are skipped. Files that are not replayed are reported with the reason, and so are malformed lines, which \
+                  --skip-malformed leaves out. Which thread makes a request follows from latencies, where the trace has them. Scale \
+                  divides zones, cache and extents, not the traces.",
     default_scale: super::DEFAULT_SCALE,
     run: recorded,
 };
 
-/// Names of files, and how they are written.
-const FILES: [(&str, TraceFormat); 14] = [
-    ("DTRS100M.trace", SSDSIM),
-    ("mqsim_tpcc-small.trace", SSDSIM),
-    ("cloudPhysicsIO.csv", CSV),
-    ("proj_1.csv", MSR),
-    ("prn_1.csv", MSR),
-    ("usr_1.csv", MSR),
-    ("usr_2.csv", MSR),
-    ("proj_2.csv", MSR),
-    ("Financial1.spc", SPC),
-    ("Financial2.spc", SPC),
-    ("WebSearch1.spc", SPC),
-    ("homes-110108-112108.1.blkparse", FIU),
-    ("io_traces.csv", ALIBABA),
-    ("2018-10-01-01", TENCENT),
-];
-
 fn recorded(run: &Run<'_>) -> Result<Report, LabError> {
     let drive = Drive::new(run.scale);
     let mut report = described(run, &drive);
-    let Some(directory) = &run.settings.traces else {
-        report.skipped = Some(format!("give --traces DIR, a directory with {} or others like it", FILES[0].0));
+    let Some(place) = &run.settings.traces else {
+        report.skipped = Some("give --traces DIR, a directory with traces such as usr_1.csv.gz".to_owned());
         return Ok(report);
     };
-    for (name, format) in FILES {
-        let Some((found, text)) = crate::experiment::traces::find_text(directory, &[name])? else { continue };
-        let options = ParseOptions { skips_malformed: false, fold_bytes: drive.bytes() };
-        let parsed = parse_trace(&text, format, &options);
-        let parsed = parsed.map_err(|error| LabError::file(directory.join(&found).display().to_string(), error))?;
-        let writes = parsed.requests.iter().filter(|request| request.is_write).count();
-        let share = writes as f64 / parsed.requests.len() as f64 * 100.0;
-        report.condition(name, format!("{} requests, {share:.1} % writes", parsed.requests.len()));
-        let workload = Workload::Recorded(Recorded { name: name.to_owned(), requests: parsed.requests.into() });
-        let pace = Pace::Intervals { threads: 16 };
-        let tasks = CONTROLS.map(|control| Task { drive: drive.clone(), control, workload: workload.clone(), pace });
-        let all = run_tasks(run, tasks.to_vec())?;
-        all.iter().for_each(|ran| told(&mut report, name, ran));
-        goals(&mut report, name, &all);
+    let paths = match host::path_kind(place)? {
+        PathKind::Directory => host::list_directory(place)?,
+        PathKind::File | PathKind::Special => vec![place.clone()],
+    };
+    let options = ParseOptions { skips_malformed: run.settings.skips_malformed, fold_bytes: drive.bytes() };
+    let mut replayed = 0;
+    for path in paths {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        match read_trace(&path, run.settings.trace_format, options) {
+            Ok(read) => {
+                replay_one(run, &drive, &name, read, &mut report)?;
+                replayed += 1;
+            }
+            Err(reason) => report.left_out.push(format!("{name}: {reason}")),
+        }
+    }
+    if replayed == 0 {
+        let files = match report.left_out.as_slice() {
+            [] => "it holds no file".to_owned(),
+            left_out => left_out.join("; "),
+        };
+        return Err(LabError::invalid(place.display().to_string(), format!("no trace was replayed: {files}")));
     }
     Ok(report)
+}
+
+/// Replays the trace in the file `name` under every control.
+fn replay_one(run: &Run<'_>, drive: &Drive, name: &str, read: ReadTrace, report: &mut Report) -> Result<(), LabError> {
+    let ReadTrace { format, trace, header_lines } = read;
+    let count = trace.requests.len();
+    let writes = trace.requests.iter().filter(|request| request.is_write).count();
+    let share = writes as f64 / count as f64 * 100.0;
+    let mut said = format!("format {}, {count} requests, {share:.1} % writes", format.name());
+    for (number, what) in [(header_lines as u64, "header lines"), (trace.out_of_order, "requests out of order")] {
+        if number > 0 {
+            said.push_str(&format!(", {number} {what}"));
+        }
+    }
+    report.condition(name, said);
+    if let Some(first) = trace.first_skipped {
+        let skipped = trace.skipped;
+        report.left_out.push(format!("{name}: {skipped} malformed lines, the first of them line {first}"));
+    }
+    let workload = Workload::Recorded(Recorded { name: name.to_owned(), requests: trace.requests.into() });
+    let pace = Pace::Intervals { threads: 16 };
+    let tasks = CONTROLS.map(|control| Task { drive: drive.clone(), control, workload: workload.clone(), pace });
+    let all = run_tasks(run, tasks.to_vec())?;
+    all.iter().for_each(|ran| told(report, name, ran));
+    goals(report, name, &all);
+    Ok(())
 }
 
 /// Requests like those of a trace, at the scale of a run.
@@ -183,6 +201,7 @@ pub(super) fn calibrated_at(scale: Scale, seed: u64, drive: &Drive, published: P
         sequential_read_percent: 60,
         rewritten_percent: 0,
         rewritten_among: 0,
+        zipfian_zones: false,
         seed,
     }
 }
@@ -212,10 +231,8 @@ pub(super) fn finish(ran: &Ran) -> f64 {
 
 /// What ours are to reach.
 fn goals(report: &mut Report, what: &str, of_threads: &[Arc<Ran>]) {
-    let [none, _, idler, conventional, paced, relocating, endless] = of_threads else { return };
-    for ours in [paced, relocating] {
-        goals_of(report, what, ours, [none, idler, conventional, endless]);
-    }
+    let [none, _, idler, conventional, relocating, endless] = of_threads else { return };
+    goals_of(report, what, relocating, [none, idler, conventional, endless]);
 }
 
 fn goals_of(report: &mut Report, what: &str, ours: &Ran, [none, idler, conventional, endless]: [&Ran; 4]) {
@@ -238,14 +255,28 @@ fn goals_of(report: &mut Report, what: &str, ours: &Ran, [none, idler, conventio
     says("finish to an endless cache", ratio, "within 3 %", ratio <= 1.03);
 }
 
-pub(super) fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize) -> Vec<Task> {
+pub(super) fn tasks(drive: &Drive, calibrated: &Calibrated, threads: usize, reading: Reading) -> Vec<Task> {
     let task = |&control: &Control| Task {
         drive: drive.clone(),
         control,
         workload: Workload::Calibrated(calibrated.clone()),
-        pace: Pace::Intervals { threads },
+        pace: reading.pace(threads),
     };
     CONTROLS.iter().map(task).collect()
+}
+
+/// The other reading of the replay, with 16 threads.
+fn held_on_arrival(run: &Run<'_>, report: &mut Report, drive: &Drive, calibrated: &Calibrated) -> Result<(), LabError> {
+    let reading = Reading::Arrival;
+    let of_paper = |task: &Task| matches!(task.control, Control::None | Control::Fixed(..) | Control::Idler);
+    let all = tasks(drive, calibrated, 16, reading).into_iter().filter(of_paper).collect();
+    for ran in run_tasks(run, all)? {
+        let scheme = reading.scheme(ran.task.control);
+        drawn(report, &scheme, "16 threads: P99.9", "s", tail(&ran));
+        drawn(report, &scheme, "16 threads: finish (full size)", "s", full_finish(run, &ran));
+        drawn(report, &scheme, "16 threads: median", "s", ran.replayed.seconds(0.5));
+    }
+    Ok(())
 }
 
 fn trace(run: &Run<'_>, published: Published) -> Result<(Report, Vec<Vec<Arc<Ran>>>), LabError> {
@@ -253,7 +284,8 @@ fn trace(run: &Run<'_>, published: Published) -> Result<(Report, Vec<Vec<Arc<Ran
     let mut report = described(run, &drive);
     let calibrated = calibrated(run, &drive, published);
     guesses(&mut report, &calibrated);
-    let tasks = THREADS.iter().flat_map(|&threads| tasks(&drive, &calibrated, threads));
+    held_on_arrival(run, &mut report, &drive, &calibrated)?;
+    let tasks = THREADS.iter().flat_map(|&threads| tasks(&drive, &calibrated, threads, Reading::Submission));
     let all = run_tasks(run, tasks.collect())?;
     let all: Vec<Vec<Arc<Ran>>> = all.chunks(CONTROLS.len()).map(<[_]>::to_vec).collect();
     for (threads, of_threads) in THREADS.iter().zip(&all) {
@@ -305,7 +337,7 @@ fn before_blocking(run: &Run<'_>) -> Result<Report, LabError> {
     let mut report = described(run, &drive);
     let calibrated = calibrated(run, &drive, PROJ_1);
     guesses(&mut report, &calibrated);
-    let all = run_tasks(run, tasks(&drive, &calibrated, 128))?;
+    let all = run_tasks(run, tasks(&drive, &calibrated, 128, Reading::Submission))?;
     let mut series = Vec::new();
     for ran in &all[..3] {
         let early: Vec<(f64, f64)> = ran
@@ -352,7 +384,8 @@ fn others(run: &Run<'_>) -> Result<Report, LabError> {
     let mut report = described(run, &drive);
     let all: Vec<Calibrated> = OTHERS.iter().map(|&published| calibrated(run, &drive, published)).collect();
     all.iter().take(1).for_each(|calibrated| guesses(&mut report, calibrated));
-    let ran = run_tasks(run, all.iter().flat_map(|calibrated| tasks(&drive, calibrated, 16)).collect())?;
+    let ran =
+        run_tasks(run, all.iter().flat_map(|calibrated| tasks(&drive, calibrated, 16, Reading::Submission)).collect())?;
     for (calibrated, of_trace) in all.iter().zip(ran.chunks(CONTROLS.len())) {
         for ran in of_trace {
             drawn(&mut report, &ran.task.control.name(), &format!("{}: P99.9", calibrated.name), "s", tail(ran));
@@ -369,4 +402,62 @@ fn others(run: &Run<'_>) -> Result<Report, LabError> {
         goal(&mut report, "Idler", &format!("{}: P99.9 to no control", calibrated.name), ratio, wanted, holds);
     }
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiment::{Settings, run, select};
+    use crate::host;
+    use crate::report::Report;
+    use std::path::Path;
+
+    const LINES: &str =
+        "128166372003061629,usr,0,Read,7014609920,24576,41286\n128166372003061700,usr,0,Write,0,4096,100\n";
+
+    fn replayed(place: &Path, skips_malformed: bool) -> Result<Report, String> {
+        let settings = Settings {
+            scale: Some(crate::experiment::Scale::one_in(1024)),
+            traces: Some(place.to_owned()),
+            skips_malformed,
+            ..Settings::default()
+        };
+        run(select(&["idler/traces".to_owned()]).unwrap()[0], &settings).map_err(|error| error.to_string())
+    }
+
+    /// Every file is in the report: as a condition if it was replayed, or among those left out.
+    #[test]
+    fn every_file_is_replayed_or_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path();
+        assert!(replayed(place, false).unwrap_err().contains("no trace was replayed: it holds no file"));
+        let write = |name: &str, bytes: &[u8]| host::write_file(&place.join(name), bytes).unwrap();
+        write("README", b"where these come from\n");
+        write("inner/usr_9.csv", LINES.as_bytes());
+        let error = replayed(place, false).unwrap_err();
+        assert!(error.contains("README: no known format fits") && error.contains("inner: a directory"), "{error}");
+        write("usr_0.csv", LINES.as_bytes());
+        write("anything", b"time,op,size,lbn\n1,w,512,0\n");
+        write("bad.csv", format!("{LINES}12,usr\n").as_bytes());
+        let report = replayed(place, false).unwrap();
+        let names = |report: &Report| -> Vec<String> {
+            let formats = report.conditions.iter().filter(|(_, said)| said.starts_with("format "));
+            formats.map(|(name, said)| format!("{name}: {said}")).collect()
+        };
+        assert_eq!(
+            names(&report),
+            ["anything: format csv, 1 requests, 100.0 % writes", "usr_0.csv: format msr, 2 requests, 50.0 % writes"]
+        );
+        assert!(report.rows.iter().any(|row| row.metric.contains("usr_0.csv")), "{:?}", report.rows);
+        let left_out: Vec<&str> = report.left_out.iter().map(|reason| reason.split_once(": ").unwrap().0).collect();
+        assert_eq!(left_out, ["README", "bad.csv", "inner"]);
+        assert!(report.left_out[1].contains("as msr: line 3: "), "{:?}", report.left_out);
+        let text = report.to_text();
+        assert!(report.left_out.iter().all(|reason| text.contains(&format!("left out: {reason}"))), "{text}");
+        assert_eq!(Report::from_json(&report.to_json()).unwrap().left_out, report.left_out);
+        // Skipped lines are reported too.
+        let report = replayed(&place.join("bad.csv"), true).unwrap();
+        assert_eq!(names(&report), ["bad.csv: format msr, 2 requests, 50.0 % writes"]);
+        assert_eq!(report.left_out, ["bad.csv: 1 malformed lines, the first of them line 3"]);
+        assert!(replayed(&place.join("nowhere"), false).is_err());
+    }
 }

@@ -64,8 +64,6 @@ enum Scheme {
     Fixed,
     /// `extent`, Idler.
     Idler,
-    /// `extent`, ours, that holds back what nobody waits for.
-    Paced,
     /// Ours, from the host: zones are moved in small steps.
     Relocating,
     /// `band` on the drive by itself: zones are written in order, and reset.
@@ -73,15 +71,8 @@ enum Scheme {
 }
 
 impl Scheme {
-    const ALL: [Scheme; 7] = [
-        Scheme::Conventional,
-        Scheme::None,
-        Scheme::Fixed,
-        Scheme::Idler,
-        Scheme::Paced,
-        Scheme::Relocating,
-        Scheme::Band,
-    ];
+    const ALL: [Scheme; 6] =
+        [Scheme::Conventional, Scheme::None, Scheme::Fixed, Scheme::Idler, Scheme::Relocating, Scheme::Band];
 
     fn name(self) -> &'static str {
         match self {
@@ -89,7 +80,6 @@ impl Scheme {
             Scheme::None => "no control",
             Scheme::Fixed => "AT-IC <5:2>",
             Scheme::Idler => "Idler",
-            Scheme::Paced => "ours",
             Scheme::Relocating => "ours, relocating",
             Scheme::Band => "band",
         }
@@ -102,7 +92,6 @@ impl Scheme {
             Scheme::None => format!("hasmr:8TB?{drive},store=extent"),
             Scheme::Fixed => format!("hasmr:8TB?{drive},control=at-ic,store=extent"),
             Scheme::Idler => format!("hasmr:8TB?{drive},control=idler,store=extent"),
-            Scheme::Paced => format!("hasmr:8TB?{drive},control=paced,store=extent"),
             Scheme::Relocating => format!("hasmr:8TB?{drive},relocate=on,store=extent"),
             Scheme::Band => {
                 let conventional_bytes = BAND_TABLE_BYTES * scale.denominator();
@@ -268,9 +257,8 @@ fn tail(measured: &Measured, kind: &str) -> Option<f64> {
 fn goals(report: &mut Report, all: &[Arc<Vec<Measured>>]) {
     let of = |scheme: Scheme| Scheme::ALL.iter().position(|&other| other == scheme).and_then(|place| all.get(place));
     let (Some(conventional), Some(none)) = (of(Scheme::Conventional), of(Scheme::None)) else { return };
-    for scheme in [Scheme::Paced, Scheme::Relocating] {
-        let Some(ours) = of(scheme) else { continue };
-        goals_of(report, scheme.name(), ours, none, conventional);
+    if let Some(ours) = of(Scheme::Relocating) {
+        goals_of(report, Scheme::Relocating.name(), ours, none, conventional);
     }
 }
 
@@ -346,6 +334,6 @@ mod tests {
         }
         let mut report = described(&run);
         goals(&mut report, &all);
-        assert!(report.rows.iter().filter(|row| row.metric.contains("P99.9 of reads")).count() == 24);
+        assert!(report.rows.iter().filter(|row| row.metric.contains("P99.9 of reads")).count() == 12);
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Loaded {
     pub(super) idle: Option<Mark>,
     /// What followed.
     pub(super) mixes: Vec<Mixed>,
+    /// Or reads at each share of the tracks in use.
+    pub(super) read: Vec<super::reads::Read>,
     /// Or this, in the order it was done.
     pub(super) overwritten: Vec<Overwritten>,
     pub(super) event_hash: u64,
@@ -143,10 +145,17 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
     let mut loaded = simulate(setup.seed, move |env| {
         let target = emulated::open_varve(env, &setup.spec(), &setup.options())?;
         let mut driver = Driver::new(env, &target, &setup, advance)?;
-        let (marks, lives) = driver.fill()?;
-        let (mut idle, mut mixes, mut overwritten) = (None, Vec::new(), Vec::new());
+        let (mut idle, mut mixes, mut read, mut overwritten) = (None, Vec::new(), Vec::new(), Vec::new());
+        let (marks, lives) = match setup.work {
+            Work::LoadAndRead => {
+                let from = driver.mark()?;
+                read = super::reads::fill_and_read(&mut driver)?;
+                (vec![from, driver.mark()?], None)
+            }
+            _ => driver.fill()?,
+        };
         match setup.work {
-            Work::Load => {}
+            Work::Load | Work::LoadAndRead => {}
             Work::LoadUntilIdle { .. } => idle = Some(driver.idle()?),
             Work::LoadAndMixes { reads_to_one } => {
                 for read_percent in MIXES {
@@ -157,7 +166,17 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
         }
         drop(driver);
         drop(target);
-        Ok(Loaded { setup, marks, lives, idle, mixes, overwritten, event_hash: env.event_hash(), wall_seconds: 0.0 })
+        Ok(Loaded {
+            setup,
+            marks,
+            lives,
+            idle,
+            mixes,
+            read,
+            overwritten,
+            event_hash: env.event_hash(),
+            wall_seconds: 0.0,
+        })
     })?;
     loaded.wall_seconds = (wall.now() - begin).as_secs_f64();
     Ok(loaded)
@@ -167,7 +186,7 @@ pub(super) fn load(setup: &Setup, advance: impl Fn(u64) + Send + 'static) -> Res
 pub(super) struct Driver<'a, F: Fn(u64)> {
     env: &'a Env,
     target: &'a VarveTarget,
-    setup: &'a Setup,
+    pub(super) setup: &'a Setup,
     session: Box<dyn Session>,
     values: ValueGenerator,
     start: Instant,
@@ -217,7 +236,8 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
         self.session.delete(&self.key, Durability::Buffered).map_err(failed("delete"))
     }
 
-    fn get(&mut self, record: u64) -> Result<(), LabError> {
+    /// Reads a record, and checks what comes.
+    pub(super) fn get(&mut self, record: u64) -> Result<(), LabError> {
         KEYS.write(record, &mut self.key);
         let found = self.session.get(&self.key, &mut self.value).map_err(failed("get"))?;
         if !found || !self.values.verify(&self.key, &self.value) {
@@ -365,7 +385,7 @@ impl<'a, F: Fn(u64)> Driver<'a, F> {
 
 /// An operation on the store under test that failed.
 fn failed(operation: &'static str) -> impl FnOnce(TargetError) -> LabError {
-    move |source| LabError::Target { target: "varve".to_owned(), operation, source }
+    move |error| LabError::Target { target: "varve".to_owned(), operation, error }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod offline;
 mod other_stores;
 mod overall;
 mod progress;
+mod reads;
 mod robust;
 mod scales;
 mod scheme;
@@ -56,5 +57,6 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     alternatives::ALTERNATIVES,
     logs::LOGS,
     usage::USAGE,
+    reads::READS,
     robust::ROBUST,
 ];

@@ -69,12 +69,26 @@ impl Scheme {
         [Scheme::ThreePhase, Scheme::Zigzag, Scheme::Region, Scheme::KvimrM, Scheme::CostAware];
 
     /// Ours with all its terms and without each of them.
-    pub(super) const ABLATION: [Scheme; 5] = [
+    pub(super) const ABLATION: [Scheme; 6] = [
         Scheme::CostAware,
         Scheme::CostAwareCached,
         Scheme::CostAwareWithout("syncs"),
         Scheme::CostAwareWithout("gaps"),
         Scheme::CostAwareWithout("cuts"),
+        Scheme::CostAwareWithout("seeks"),
+    ];
+
+    /// Every allocation there is, and ours without the price of seeks.
+    pub(super) const ALLOCATIONS: [Scheme; 9] = [
+        Scheme::CmrNextFit,
+        Scheme::CmrContiguous,
+        Scheme::Seq,
+        Scheme::ThreePhase,
+        Scheme::Zigzag,
+        Scheme::Region,
+        Scheme::KvimrM,
+        Scheme::CostAware,
+        Scheme::CostAwareWithout("seeks"),
     ];
 
     /// The paper's name, where it has one.

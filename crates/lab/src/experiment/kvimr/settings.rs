@@ -41,6 +41,12 @@ pub(super) const MIX_OPERATIONS: u64 = 7_500_000;
 /// Shares of reads of the mixes, in percent; they follow each other on one load.
 pub(super) const MIXES: [u64; 3] = [90, 50, 10];
 
+/// Shares of the tracks in use at which pairs are read after the load, in percent: a mostly empty, a half full and a full disk.
+pub(super) const READ_PERCENTS: [u64; 3] = [1, 50, 90];
+
+/// Random reads at each of [`READ_PERCENTS`].
+pub(super) const READS: u64 = 4000;
+
 /// While nothing runs in the background one of so many reads of a mix is done.
 pub(super) const READS_TO_ONE: u64 = 8;
 
@@ -91,6 +97,8 @@ pub(super) enum Work {
         /// a read takes then depends on nothing but its place, and none of them can slow anything else.
         reads_to_one: u64,
     },
+    /// As many pairs as fill each of [`READ_PERCENTS`] of the tracks, one after the other, and random reads at each.
+    LoadAndRead,
     /// As many pairs as fill this share of the tracks, in percent, and overwritten in every order there is.
     LoadAndOverwrite {
         /// Share of the tracks in use while overwriting, about, on average.
@@ -347,8 +355,14 @@ impl Setup {
         }
     }
 
+    /// A load that is read when it fills each of [`READ_PERCENTS`] of the tracks.
+    pub(super) fn reading(scheme: Scheme, scale: Scale, seed: u64) -> Setup {
+        let most = READ_PERCENTS[READ_PERCENTS.len() - 1];
+        Setup { work: Work::LoadAndRead, ..Setup::overwriting(scheme, scale, seed, most) }
+    }
+
     fn is_nearly_full(&self) -> bool {
-        matches!(self.work, Work::LoadAndOverwrite { .. })
+        matches!(self.work, Work::LoadAndOverwrite { .. } | Work::LoadAndRead)
     }
 
     /// Operations of it, for progress.
@@ -357,6 +371,7 @@ impl Setup {
             Work::Load | Work::LoadUntilIdle { .. } => 0,
             Work::LoadAndMixes { .. } => MIXES.iter().map(|percent| MIX_OPERATIONS * percent / 100).sum(),
             Work::LoadAndOverwrite { .. } => self.scaled_pairs(),
+            Work::LoadAndRead => READS * READ_PERCENTS.len() as u64,
         };
         self.scaled_pairs() + more
     }

@@ -400,6 +400,6 @@ impl Driver {
     }
 }
 
-fn failed(target: &str, operation: &'static str, source: TargetError) -> LabError {
-    LabError::Target { target: target.to_owned(), operation, source }
+fn failed(target: &str, operation: &'static str, error: TargetError) -> LabError {
+    LabError::Target { target: target.to_owned(), operation, error }
 }

@@ -273,12 +273,14 @@
     table.tHead.replaceChildren(cells("th", head));
     table.tBodies[0].replaceChildren(...rows.map((texts) => cells("td", texts)));
   }
+  // What an interval begins with: the frame before, or the begin of the film, which is no frame.
+  const earlier = (film, frame) => (frame === 0 ? film.begin : film.frames[frame - 1]);
   const rate = (film, frame) => {
-    const [now, before] = [film.frames[frame], film.frames[Math.max(0, frame - 1)]];
+    const [now, before] = [film.frames[frame], earlier(film, frame)];
     return now.nanos > before.nanos ? (now.operations - before.operations) * 1e9 / (now.nanos - before.nanos) : null;
   };
   function count(film, frame) {
-    const [now, before] = [film.frames[frame], film.frames[Math.max(0, frame - 1)]];
+    const [now, before] = [film.frames[frame], earlier(film, frame)];
     const whole = now.nanos > 0 ? now.operations * 1e9 / now.nanos : null;
     const rows = [
       [DATA.operations, plain(now.operations - before.operations), plain(now.operations)],
@@ -313,7 +315,7 @@
     const [width, left, right, top, bottom] = [560, 56, 8, 24, 36 + 14 * values.length];
     const height = 178 + bottom;
     const highest = Math.max(1e-9, ...values.flat().filter((value) => value !== null));
-    const x = (frame) => left + (width - left - right) * (FRAMES === 1 ? 0 : frame / (FRAMES - 1));
+    const x = (frame) => left + (width - left - right) * (frame + 1) / FRAMES;
     const y = (value) => height - bottom - (height - top - bottom) * value / highest;
     const parts = [`<path class="axis" d="M${left} ${top}V${height - bottom}H${width - right}"/>`, `<text x="4" y="12">${title}</text>`];
     for (const share of [0, 0.5, 1]) parts.push(`<text x="${left - 4}" y="${y(highest * share) + 4}" text-anchor="end">${large(highest * share)}</text>`);
@@ -362,7 +364,7 @@
     film.scroll.append(film.canvas);
     const names = film.rows.map((row) => row.name).join(", then ");
     const [from, to] = [Math.min(...film.rows.map((row) => row.pieces[0])), Math.max(...film.rows.map((row) => row.pieces[row.pieces.length - 1]))];
-    const axes = `Across and then down: ${DATA.cell}s ${plain(from)} to ${plain(to)} in the order they lie on the medium, one strip below the other` +
+    const axes = `Across and then down: ${DATA.cell}s ${plain(from)} to ${plain(to)} in the order of their addresses, one strip below the other` +
       (film.devices.some((rows) => rows.length > 1) ? `; within a strip, from above: ${names}` : "") +
       (film.devices.length > 1 ? `; devices, from above: ${names}` : "") + ".";
     box.append(element("p", { class: "axes" }, axes), film.scroll, film.said, tables, element("p", { class: "detail" }, film.detail));
@@ -454,7 +456,7 @@
     charts.forEach((move) => move(frame));
     const now = films[0].frames[frame];
     const full = DATA.scale > 1 ? ` (in full ${large(now.operations * DATA.scale)})` : "";
-    const words = `frame ${frame} of ${FRAMES - 1}: ${plain(now.operations)} ${DATA.operations}${full}`;
+    const words = `frame ${frame + 1} of ${FRAMES}: ${plain(now.operations)} ${DATA.operations}${full}`;
     byId("moment").textContent = words;
     byId("slider").value = String(frame);
     byId("slider").setAttribute("aria-valuetext", words);
@@ -503,14 +505,14 @@
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readTheme(); legend(); show(frame); });
 
-  chart(`${DATA.operations} a second, in each interval`, films.map((film) => film.frames.map((_, at) => (at === 0 ? null : rate(film, at)))));
+  chart(`${DATA.operations} a second, in each interval`, films.map((film) => film.frames.map((_, at) => rate(film, at))));
   films[0].counters.forEach((counter, index) => {
     if (counter.unit !== "1" || !films.every((film) => film.counters[index] !== undefined && film.counters[index].name === counter.name)) return;
-    chart(`${counter.name}, in each interval`, films.map((film) => film.frames.map((now, at) => (at === 0 ? null : now.counters[index] - film.frames[at - 1].counters[index]))));
+    chart(`${counter.name}, in each interval`, films.map((film) => film.frames.map((now, at) => now.counters[index] - earlier(film, at).counters[index])));
   });
   readTheme();
   legend();
   films.forEach(layout);
-  // From the start, so that pressing play shows how it came about.
-  show(0);
+  // It opens where the load ends; play begins at the first frame then.
+  show(FRAMES - 1);
 })();

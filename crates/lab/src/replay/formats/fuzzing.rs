@@ -1,6 +1,9 @@
 //! The entry point for fuzzing: any bytes, no panic.
 
-use super::{FORMATS, ParseOptions, ParsedTrace, REQUEST_BYTES_MAX, TraceError, TraceFormat, parse_trace};
+use super::{
+    FORMATS, HEAD_LINES_MAX, ParseOptions, ParsedTrace, REQUEST_BYTES_MAX, TraceError, TraceFormat, detect,
+    header_lines, parse_trace,
+};
 
 /// Bytes of devices onto which is folded: one that takes every request, and one that is too small for many.
 const FOLDS: [u64; 2] = [REQUEST_BYTES_MAX, 4096];
@@ -12,6 +15,10 @@ const FOLDS: [u64; 2] = [REQUEST_BYTES_MAX, 4096];
 /// If something that was read cannot be so.
 pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
+    let head: Vec<&str> = text.lines().take(HEAD_LINES_MAX).collect();
+    let detected = detect(&head);
+    assert!(detected.is_ok() || detected.is_err_and(|reason| !reason.is_empty()));
+    assert!(FORMATS.into_iter().all(|format| header_lines(format, &head) <= head.len()));
     for format in FORMATS {
         let strict = read(&text, format, false, 0);
         let skipping = read(&text, format, true, 0);
@@ -52,7 +59,8 @@ fn read(text: &str, format: TraceFormat, skips_malformed: bool, fold_bytes: u64)
     let parsed = parse_trace(text, format, &ParseOptions { skips_malformed, fold_bytes });
     let lines = text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
     match &parsed {
-        Ok(ParsedTrace { requests, skipped, out_of_order }) => {
+        Ok(ParsedTrace { requests, skipped, first_skipped, out_of_order }) => {
+            assert_eq!(*skipped > 0, first_skipped.is_some());
             assert!(skips_malformed || *skipped == 0);
             assert!(*out_of_order < requests.len() as u64);
             assert!(requests.len() as u64 + skipped <= lines);
@@ -68,7 +76,8 @@ fn read(text: &str, format: TraceFormat, skips_malformed: bool, fold_bytes: u64)
         }
         Err(error) => {
             match error {
-                TraceError::Line { line, expected, .. } => {
+                TraceError::Line { line, expected, malformed, .. } => {
+                    assert!((1..=lines).contains(malformed));
                     assert!(!skips_malformed || format.header == Some(*expected));
                     assert!((1..=text.lines().count()).contains(line));
                 }

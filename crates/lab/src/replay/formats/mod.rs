@@ -7,6 +7,7 @@
 //! them by path.
 
 mod columns;
+mod detection;
 mod fields;
 mod fuzzing;
 mod published;
@@ -14,6 +15,7 @@ mod simulators;
 mod tracers;
 
 pub use columns::CSV;
+pub use detection::{HEAD_LINES_MAX, detect, header_lines};
 pub use fuzzing::fuzz;
 pub use published::{ALIBABA, FIU, MSR, SPC, TENCENT};
 pub use simulators::{DISKSIM_VALIDATION, SSDSIM};
@@ -47,6 +49,16 @@ impl TraceFormat {
     pub fn name(&self) -> &'static str {
         self.name
     }
+
+    /// The format called `name`.
+    pub fn find(name: &str) -> Option<TraceFormat> {
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// Without the line that says what the others are, none of them can be read.
+    fn needs_header(&self, before: &Before) -> bool {
+        self.header.is_some() && before.columns.is_none()
+    }
 }
 
 /// What to do with what is wrong.
@@ -65,6 +77,8 @@ pub struct ParsedTrace {
     pub requests: Vec<BlockRequest>,
     /// Lines that were left out as they are not of the format.
     pub skipped: u64,
+    /// Number of the first of them, from 1.
+    pub first_skipped: Option<usize>,
     /// Requests that came before the one before them; they are put in order.
     pub out_of_order: u64,
 }
@@ -74,12 +88,20 @@ pub struct ParsedTrace {
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum TraceError {
-    #[error("line {line}: expected {expected}, found '{found}'; name another format, or skip such lines")]
-    Line { line: usize, expected: &'static str, found: String },
+    #[error(
+        "line {line}: expected {expected}, found '{found}' (malformed lines: {malformed}); name another format, or skip such lines"
+    )]
+    Line { line: usize, expected: &'static str, found: String, malformed: u64 },
     #[error("the trace holds no request ({skipped} lines were skipped); is it of another format?")]
     Empty { skipped: u64 },
     #[error("line {line}: {length_bytes} bytes do not fit on a device of {device_bytes}")]
     TooLarge { line: usize, length_bytes: u64, device_bytes: u64 },
+}
+
+impl TraceError {
+    fn is_malformed(&self) -> bool {
+        matches!(self, TraceError::Line { .. })
+    }
 }
 
 /// A line as it stands.
@@ -103,59 +125,116 @@ struct Before {
     columns: Option<Columns>,
 }
 
-/// Reads a trace. Empty lines, and requests of no bytes, are passed over. The first request comes at 0; whoever comes before the one before
-/// is put in order and counted. A request that reaches behind the end of a folded device is moved before it.
+/// Reads a trace line by line.
 ///
-/// # Errors
-/// [`TraceError`]: the first line that is not of the format, unless such are skipped (but for one that should say what the others are); a request
-/// that is larger than the device; no request.
-pub fn parse_trace(text: &str, format: TraceFormat, options: &ParseOptions) -> Result<ParsedTrace, TraceError> {
-    let mut parsed = ParsedTrace::default();
-    let mut before = Before::default();
-    let mut header = format.header;
-    let mut lines: Vec<Line> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
-            continue;
+/// Empty lines, and requests of no bytes, are passed over. The first request comes at 0; a request that comes before its predecessor is
+/// put in order and counted. A request that reaches behind the end of a folded device is moved before it.
+#[derive(Clone, Debug)]
+pub struct TraceParser {
+    format: TraceFormat,
+    options: ParseOptions,
+    before: Before,
+    /// What the first line is, until it was read.
+    header: Option<&'static str>,
+    lines: Vec<Line>,
+    number: usize,
+    parsed: ParsedTrace,
+    failed: Option<TraceError>,
+}
+
+impl TraceParser {
+    /// Reads lines of `format`.
+    pub fn new(format: TraceFormat, options: ParseOptions) -> TraceParser {
+        let (before, header) = (Before::default(), format.header);
+        let parsed = ParsedTrace::default();
+        TraceParser { format, options, before, header, lines: Vec::new(), number: 0, parsed, failed: None }
+    }
+
+    /// Counts a line that is no part of the trace, such as a header.
+    pub fn pass(&mut self) {
+        self.number += 1;
+    }
+
+    /// Reads the next line.
+    pub fn line(&mut self, line: &str) {
+        self.number += 1;
+        // After another error only malformed lines are of interest: they are counted.
+        if line.trim().is_empty() || self.failed.as_ref().is_some_and(|failed| !failed.is_malformed()) {
+            return;
         }
-        let header = header.take();
-        let found = (format.read)(line, &mut before);
+        let header = self.header.take();
+        let found = (self.format.read)(line, &mut self.before);
         let found = found.filter(|found| found.is_none_or(|line| line.length_bytes <= REQUEST_BYTES_MAX));
-        let Some(found) = found else {
-            if options.skips_malformed && header.is_none() {
-                parsed.skipped += 1;
-                continue;
-            }
-            let expected = header.unwrap_or(format.line);
-            return Err(TraceError::Line { line: number + 1, expected, found: shown(line) });
-        };
-        let Some(mut line) = found.filter(|line| line.length_bytes > 0) else { continue };
-        if options.fold_bytes > 0 {
-            let device_bytes = options.fold_bytes;
+        let Some(found) = found else { return self.malformed(line, header) };
+        let Some(mut line) = found.filter(|line| line.length_bytes > 0) else { return };
+        if self.failed.is_some() {
+            return;
+        }
+        if self.options.fold_bytes > 0 {
+            let device_bytes = self.options.fold_bytes;
             if line.length_bytes > device_bytes {
                 let length_bytes = line.length_bytes;
-                return Err(TraceError::TooLarge { line: number + 1, length_bytes, device_bytes });
+                self.failed = Some(TraceError::TooLarge { line: self.number, length_bytes, device_bytes });
+                return;
             }
             line.offset_bytes = (line.offset_bytes % device_bytes).min(device_bytes - line.length_bytes);
         }
-        parsed.out_of_order += u64::from(lines.last().is_some_and(|last| last.nanos > line.nanos));
-        lines.push(line);
+        self.parsed.out_of_order += u64::from(self.lines.last().is_some_and(|last| last.nanos > line.nanos));
+        self.lines.push(line);
     }
-    lines.sort_by_key(|line| line.nanos);
-    let Some(first) = lines.first().map(|line| line.nanos) else {
-        return Err(TraceError::Empty { skipped: parsed.skipped });
-    };
-    parsed.requests = lines
-        .into_iter()
-        .map(|line| BlockRequest {
+
+    /// Counts a malformed line; the first one is an error unless such are skipped. One that should say what the others are is the only
+    /// error that is reported: without it all lines are malformed.
+    fn malformed(&mut self, line: &str, header: Option<&'static str>) {
+        match &mut self.failed {
+            Some(TraceError::Line { malformed, .. }) => {
+                *malformed += u64::from(!self.format.needs_header(&self.before))
+            }
+            _ if self.options.skips_malformed && header.is_none() => {
+                self.parsed.skipped += 1;
+                self.parsed.first_skipped.get_or_insert(self.number);
+            }
+            _ => {
+                let expected = header.unwrap_or(self.format.line);
+                self.failed = Some(TraceError::Line { line: self.number, expected, found: shown(line), malformed: 1 });
+                self.lines = Vec::new();
+            }
+        }
+    }
+
+    /// The trace.
+    ///
+    /// # Errors
+    /// [`TraceError`]: the first line that is not of the format, unless such are skipped (but for one that should say what the others
+    /// are); a request that is larger than the device; no request.
+    pub fn finish(mut self) -> Result<ParsedTrace, TraceError> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        self.lines.sort_by_key(|line| line.nanos);
+        let Some(first) = self.lines.first().map(|line| line.nanos) else {
+            return Err(TraceError::Empty { skipped: self.parsed.skipped });
+        };
+        let request = |line: Line| BlockRequest {
             arrival_nanos: line.nanos - first,
             is_write: line.is_write,
             offset_bytes: line.offset_bytes,
             length_bytes: line.length_bytes as u32,
             latency_nanos: line.latency_nanos,
-        })
-        .collect();
-    Ok(parsed)
+        };
+        self.parsed.requests = self.lines.into_iter().map(request).collect();
+        Ok(self.parsed)
+    }
+}
+
+/// Reads a trace, as [`TraceParser`] does.
+///
+/// # Errors
+/// As [`TraceParser::finish`].
+pub fn parse_trace(text: &str, format: TraceFormat, options: &ParseOptions) -> Result<ParsedTrace, TraceError> {
+    let mut parser = TraceParser::new(format, *options);
+    text.lines().for_each(|line| parser.line(line));
+    parser.finish()
 }
 
 fn shown(line: &str) -> String {
@@ -181,7 +260,8 @@ mod tests {
         for text in texts {
             let error = parse_trace(text, format, &ParseOptions::default()).unwrap_err();
             let found = text.lines().last().unwrap().to_owned();
-            assert_eq!(error, TraceError::Line { line: text.lines().count(), expected: format.line, found }, "{text}");
+            let line = text.lines().count();
+            assert_eq!(error, TraceError::Line { line, expected: format.line, found, malformed: 1 }, "{text}");
         }
     }
 
@@ -199,11 +279,23 @@ mod tests {
         let skipping = ParseOptions { skips_malformed: true, fold_bytes: 0 };
         let parsed = parse_trace(text, SSDSIM, &skipping).unwrap();
         assert_eq!((parsed.requests.len(), parsed.skipped, parsed.out_of_order), (3, 1, 1));
+        assert_eq!(parsed.first_skipped, Some(2));
         let arrivals: Vec<u64> = parsed.requests.iter().map(|request| request.arrival_nanos).collect();
         assert_eq!(arrivals, [0, 2, 4]);
         let long = format!("1 0 10 2 {}", "x".repeat(100_000));
         let error = parse_trace(&long, SSDSIM, &ParseOptions::default()).unwrap_err().to_string();
         assert!(error.len() < 300, "{}", error.len());
+    }
+
+    #[test]
+    fn counts_malformed_lines_that_are_not_skipped() {
+        let text = "1 0 10 2 0\nx\n\n5 0 10 2 1\ny\n3 0 10 99999999999 1\n";
+        let error = parse_trace(text, SSDSIM, &ParseOptions::default()).unwrap_err();
+        assert!(matches!(error, TraceError::Line { line: 2, malformed: 3, .. }), "{error}");
+        assert!(error.to_string().contains("(malformed lines: 3)"), "{error}");
+        // Where the first line should name the columns, it alone is wrong.
+        let error = parse_trace("a,b\n1,2\n3,4\n", CSV, &ParseOptions::default()).unwrap_err();
+        assert!(matches!(error, TraceError::Line { line: 1, malformed: 1, .. }), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode};
 use parking_lot::RwLock;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Result};
+use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -114,6 +114,18 @@ impl FileBacking {
         &self.stripes[(chunk % STRIPES as u64) as usize]
     }
 
+    /// Writes `data` chunk by chunk, each under its lock.
+    fn write_pieces(&self, offset_bytes: u64, data: &[u8], write: impl Fn(&[u8], u64) -> Result<()>) -> Result<()> {
+        let (mut rest, mut at) = (data, offset_bytes);
+        for piece in pieces(offset_bytes, data.len() as u64, CHUNK_BYTES) {
+            let (head, tail) = rest.split_at(piece.length);
+            let _exclusive = self.stripe(piece.chunk).write();
+            write(head, at)?;
+            (rest, at) = (tail, at + piece.length as u64);
+        }
+        Ok(())
+    }
+
     /// Fills `data` from what the file has, and from where it ends with zeros: there nothing was ever written.
     fn read_chunk(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
         let mut done = 0;
@@ -132,6 +144,24 @@ impl FileBacking {
     }
 }
 
+/// Writes all of `data` with RWF_DSYNC, or, where the file system does not know that, with a sync of the file.
+fn write_durably(file: &File, mut data: &[u8], mut offset_bytes: u64) -> Result<()> {
+    use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+    while !data.is_empty() {
+        match pwritev2(file, &[IoSlice::new(data)], offset_bytes, ReadWriteFlags::DSYNC) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(length) => (data, offset_bytes) = (&data[length..], offset_bytes + length as u64),
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                file.write_all_at(data, offset_bytes)?;
+                return file.sync_data();
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 impl Backing for FileBacking {
     fn read_at(&self, offset_bytes: u64, data: &mut [u8]) -> Result<()> {
         let (mut rest, mut at) = (data, offset_bytes);
@@ -145,14 +175,11 @@ impl Backing for FileBacking {
     }
 
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
-        let (mut rest, mut at) = (data, offset_bytes);
-        for piece in pieces(offset_bytes, data.len() as u64, CHUNK_BYTES) {
-            let (head, tail) = rest.split_at(piece.length);
-            let _exclusive = self.stripe(piece.chunk).write();
-            self.file.write_all_at(head, at)?;
-            (rest, at) = (tail, at + piece.length as u64);
-        }
-        Ok(())
+        self.write_pieces(offset_bytes, data, |piece, at| self.file.write_all_at(piece, at))
+    }
+
+    fn write_durably_at(&self, offset_bytes: u64, data: &[u8]) -> Result<()> {
+        self.write_pieces(offset_bytes, data, |piece, at| write_durably(&self.file, piece, at))
     }
 
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<()> {
@@ -240,6 +267,17 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn a_durable_write_is_whole_across_chunks() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = FileBacking::open(&directory.path().join("disk"), 1 << 20).unwrap();
+        let data: Vec<u8> = (0..200_000_u32).map(|number| (number % 251) as u8).collect();
+        file.write_durably_at(CHUNK_BYTES - 4096, &data).unwrap();
+        let mut found = vec![0; data.len()];
+        file.read_at(CHUNK_BYTES - 4096, &mut found).unwrap();
+        assert_eq!(found, data);
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub trait Backing: Send + Sync {
     /// Stores `data` at `offset_bytes`.
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()>;
 
+    /// Stores `data` at `offset_bytes` as [`sync`](Backing::sync) would: it survives when this returns. Nothing else need.
+    fn write_durably_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
+        self.write_at(offset_bytes, data)?;
+        self.sync()
+    }
+
     /// Makes a range read as zeros and gives back what it occupied.
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> std::io::Result<()>;
 
@@ -43,6 +49,10 @@ impl<B: Backing + ?Sized> Backing for Arc<B> {
 
     fn write_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
         (**self).write_at(offset_bytes, data)
+    }
+
+    fn write_durably_at(&self, offset_bytes: u64, data: &[u8]) -> std::io::Result<()> {
+        (**self).write_durably_at(offset_bytes, data)
     }
 
     fn discard(&self, offset_bytes: u64, length_bytes: u64) -> std::io::Result<()> {

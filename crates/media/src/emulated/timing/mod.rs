@@ -13,7 +13,8 @@ pub use immediate::Immediate;
 pub use ssd::{Ssd, SsdParameters};
 pub(crate) use translation::{CacheRecorded, fuzz_media_cache_record};
 pub use translation::{
-    CleaningOrder, Interrupted, MediaCacheRecord, Translation, TranslationLayer, TranslationParameters,
+    CleaningOrder, Interrupted, MediaCacheRecord, ST8000AS0022_PUBLISHED_CACHE_BYTES, SpaceReclaim, Translation,
+    TranslationLayer, TranslationParameters,
 };
 
 use crate::device::{Capabilities, CleaningCounters, TimeSpent};

@@ -16,6 +16,11 @@ pub(crate) enum ContentChange {
         offset_bytes: u64,
         data: Arc<[u8]>,
     },
+    /// Bytes stored to one line of memory: torn at 8 bytes.
+    Store {
+        offset_bytes: u64,
+        data: Arc<[u8]>,
+    },
     /// Makes a range zero (a discard).
     Clear {
         offset_bytes: u64,
@@ -113,7 +118,9 @@ impl Content {
 
     pub(crate) fn apply(&mut self, change: &ContentChange) {
         match change {
-            ContentChange::Write { offset_bytes, data } => self.write(*offset_bytes, data),
+            ContentChange::Write { offset_bytes, data } | ContentChange::Store { offset_bytes, data } => {
+                self.write(*offset_bytes, data);
+            }
             ContentChange::Clear { offset_bytes, length_bytes } => self.clear(*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => self.truncate(*size_bytes),
             ContentChange::ResetZone { zone } => self.reset_zone(*zone),
@@ -175,13 +182,18 @@ pub(crate) fn surviving_content(
                 }
                 continue;
             }
-            ContentChange::Write { offset_bytes, data } | ContentChange::Found { offset_bytes, data, .. } => {
-                (*offset_bytes, offset_bytes + data.len() as u64)
-            }
+            ContentChange::Write { offset_bytes, data }
+            | ContentChange::Store { offset_bytes, data }
+            | ContentChange::Found { offset_bytes, data, .. } => (*offset_bytes, offset_bytes + data.len() as u64),
             ContentChange::Clear { offset_bytes, length_bytes } => (*offset_bytes, offset_bytes + length_bytes),
         };
         if fate == Fate::Kept && lost.is_empty() {
             content.apply(&pending.change);
+            continue;
+        }
+        if let (ContentChange::Store { data, .. }, Fate::Torn) = (&pending.change, fate) {
+            let lost = lost.entry(start / sector_bytes).or_default();
+            tear_store(&mut content, lost, start, data, chooser);
             continue;
         }
         let mut at = start;
@@ -189,7 +201,7 @@ pub(crate) fn surviving_content(
             let sector = at / sector_bytes;
             let piece_end = end.min((sector + 1) * sector_bytes);
             let piece = match &pending.change {
-                ContentChange::Write { data, .. } => {
+                ContentChange::Write { data, .. } | ContentChange::Store { data, .. } => {
                     Piece::Write(at, &data[(at - start) as usize..(piece_end - start) as usize])
                 }
                 ContentChange::Found { data, unreadable, .. } => {
@@ -217,4 +229,26 @@ pub(crate) fn surviving_content(
         }
     }
     content
+}
+
+/// Some words of a store to one line arrive, and with them everything stored to the line before; the others are lost.
+fn tear_store<'a>(
+    content: &mut Content,
+    lost: &mut Vec<Piece<'a>>,
+    start: u64,
+    data: &'a [u8],
+    chooser: &mut FateChooser,
+) {
+    let (mut at, mut rest) = (start, data);
+    let (mut arrived, mut missing) = (Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let (word, later) = rest.split_at(rest.len().min((8 - at % 8) as usize));
+        if chooser.sector() { &mut arrived } else { &mut missing }.push(Piece::Write(at, word));
+        at += word.len() as u64;
+        rest = later;
+    }
+    if !arrived.is_empty() {
+        lost.drain(..).chain(arrived).for_each(|piece| piece.apply(content));
+    }
+    lost.extend(missing);
 }

@@ -1,10 +1,11 @@
 //! Power cuts of block devices.
 
 use super::content::{Content, ContentChange, Pending, surviving_content};
+use super::group::{CrashGroupState, LockedLayer};
 use super::image::{ImageContent, ImageDevice, Original};
 use super::tracks::{TrackContent, TrackRules, arrival_order};
 use super::zones::ZoneContent;
-use super::{CrashVariant, FateChooser, History, PersistenceObserver, PersistencePoint};
+use super::{CrashVariant, FateChooser, History, PersistencePoint};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, MediaErrorKind, Operation};
@@ -43,18 +44,42 @@ pub(super) struct CrashLayer {
     tracks: Option<Arc<TrackRules>>,
     /// Pages as they were before this layer first changed them; never change once there.
     original: Arc<parking_lot::Mutex<Original>>,
-    pub(super) state: Mutex<CrashLayerState>,
+    /// State of all devices that lose power together with this one.
+    pub(super) group: Arc<Mutex<CrashGroupState>>,
+    /// Index of this device in the group.
+    member: usize,
     /// Some request in flight ended.
     pub(super) landed: Condvar,
 }
 
 pub(super) struct CrashLayerState {
+    /// What a crash state of this device is made of, beside `crash`.
+    base: CrashBase,
     pub(super) crash: Arc<CrashContent>,
     pub(super) next_sequence: u64,
     /// Requests in flight: sequence number to the ranges (in whole pages) nobody else may change.
     pub(super) in_flight: BTreeMap<u64, Vec<Range<u64>>>,
-    points: u64,
-    observer: Option<PersistenceObserver<DeviceCrashState>>,
+    pub(super) points: u64,
+}
+
+impl CrashLayerState {
+    pub(super) fn capture(&self) -> DeviceCrashState {
+        DeviceCrashState { base: self.base.clone(), crash: self.crash.clone() }
+    }
+
+    /// The next sequence number.
+    pub(super) fn take_sequence(&mut self) -> u64 {
+        self.next_sequence += 1;
+        self.next_sequence - 1
+    }
+}
+
+/// The parts of a crash state that do not change.
+#[derive(Clone)]
+struct CrashBase {
+    device: Device,
+    tracks: Option<Arc<TrackRules>>,
+    original: Arc<parking_lot::Mutex<Original>>,
 }
 
 /// What is on the medium for certain, and what is perhaps.
@@ -80,9 +105,7 @@ impl CrashContent {
 /// A [`CrashDevice`] at one moment. Cheap to clone and to keep.
 #[derive(Clone)]
 pub struct DeviceCrashState {
-    base: Device,
-    tracks: Option<Arc<TrackRules>>,
-    original: Arc<parking_lot::Mutex<Original>>,
+    base: CrashBase,
     crash: Arc<CrashContent>,
 }
 
@@ -98,18 +121,23 @@ impl DeviceCrashState {
     /// Cost: proportional to the changes not yet durable; with tracks, for variants that change the
     /// order, to the square of their number (a comparison each).
     pub fn image(&self, variant: CrashVariant, seed: u64) -> Device {
-        let sector_bytes = u64::from(self.base.block.geometry().physical_sector_bytes.max(1));
+        let CrashBase { device: base, tracks, original } = &self.base;
+        // Memory is kept or lost by line, however it was written.
+        let sector_bytes = match &base.bytes {
+            Some(bytes) => u64::from(bytes.line_bytes()),
+            None => u64::from(base.block.geometry().physical_sector_bytes.max(1)),
+        };
         let mut pending = self.crash.pending.values();
         let mut chooser = FateChooser::new(variant, seed, [], pending.iter().copied());
-        if self.tracks.is_some() {
+        if tracks.is_some() {
             pending = arrival_order(&pending, variant, seed, sector_bytes);
         }
         let content = surviving_content(&self.crash.durable, &pending, sector_bytes, &mut chooser);
         let unreadable = content.tracks.as_ref().map(|tracks| tracks.unreadable().clone()).unwrap_or_default();
-        let rules = self.tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
+        let rules = tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
         let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice {
-            base: self.base.block.clone(),
-            original: self.original.clone(),
+            base: base.block.clone(),
+            original: original.clone(),
             content: RwLock::new(ImageContent { bytes: content.bytes, unreadable }),
             counters: parking_lot::Mutex::default(),
         });
@@ -118,7 +146,11 @@ impl DeviceCrashState {
             (None, Some(rules)) => rules.over(&image),
             (None, None) => Device::of_blocks(image),
         };
-        Device { zones: ruled.zones, tracks: ruled.tracks, ..self.base.below(&Layer::CrashImage, ruled.block) }
+        Device {
+            zones: ruled.zones,
+            tracks: ruled.tracks,
+            ..base.below(&Layer::CrashImage(&ruled.block), ruled.block.clone())
+        }
     }
 }
 
@@ -126,16 +158,21 @@ impl CrashDevice {
     /// A layer over `inner`, whose content now counts as durable and which nobody else may change.
     ///
     /// # Errors
-    /// [`MediaError::Rule`] for a device with byte addressing, protection information or zones whose tracks
-    /// overlap: an image would lack them. What a device with zones says when it is asked for a report.
+    /// [`MediaError::Rule`] for a device with protection information or zones whose tracks overlap: an image would lack
+    /// them. What a device with zones says when it is asked for a report.
     pub fn new(env: &Env, inner: &Device) -> Result<Self, MediaError> {
+        CrashDevice::in_group(env, inner, &Arc::new(Mutex::new(env, "crash layer", CrashGroupState::default())))
+    }
+
+    /// A layer whose device is the next member of `group`.
+    pub(super) fn in_group(env: &Env, inner: &Device, group: &Arc<Mutex<CrashGroupState>>) -> Result<Self, MediaError> {
         let capabilities = inner.block.capabilities();
-        if inner.bytes.is_some() || capabilities.protection.is_some() {
+        if capabilities.protection.is_some() {
             return Err(MediaError::Rule {
                 device: inner.block.name().to_owned(),
                 operation: Operation::Open,
                 offset_bytes: 0,
-                rule: "crash images are made of blocks, tracks and zones only, without bytes or protection".to_owned(),
+                rule: "crash images have no protection information".to_owned(),
             });
         }
         if capabilities.zones.as_ref().is_some_and(|zones| zones.track_overlap.is_some()) {
@@ -154,13 +191,19 @@ impl CrashDevice {
             durable.zones = Some(ZoneContent::of(geometry, &reported));
         }
         let crash = Arc::new(CrashContent { durable, pending: History::default() });
-        let state = CrashLayerState { crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, observer: None };
+        let base = CrashBase { device: inner.clone(), tracks: tracks.clone(), original: Arc::default() };
+        let original = base.original.clone();
+        let member = {
+            let state = CrashLayerState { base, crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0 };
+            group.lock().join(state)
+        };
         Ok(CrashDevice {
             shared: Arc::new(CrashLayer {
                 inner: inner.clone(),
                 tracks,
-                original: Arc::default(),
-                state: Mutex::new(env, "crash layer", state),
+                original,
+                group: group.clone(),
+                member,
                 landed: Condvar::new(env, "crash layer landed"),
             }),
         })
@@ -173,30 +216,29 @@ impl CrashDevice {
 
     /// The crash state now. Requests in flight may have arrived in part.
     pub fn capture(&self) -> DeviceCrashState {
-        self.shared.crash_state(&self.shared.state.lock().crash)
+        self.shared.state().capture()
     }
 
     /// Calls `observer` before every write, discard and sync from now on, in place of an earlier one.
     ///
     /// It runs under the layer's lock: it must not call this device, and must not wait.
-    pub fn on_persistence_point(&self, observer: impl FnMut(&PersistencePoint<'_, DeviceCrashState>) + Send + 'static) {
-        self.shared.state.lock().observer = Some(Box::new(observer));
+    pub fn on_persistence_point(
+        &self,
+        mut observer: impl FnMut(&PersistencePoint<'_, DeviceCrashState>) + Send + 'static,
+    ) {
+        self.shared.group.lock().observe(Box::new(move |_, point, _| observer(point)));
     }
 
     /// Persistence points so far.
     pub fn persistence_points(&self) -> u64 {
-        self.shared.state.lock().points
+        self.shared.state().points
     }
 }
 
 impl CrashLayer {
-    fn crash_state(&self, crash: &Arc<CrashContent>) -> DeviceCrashState {
-        DeviceCrashState {
-            base: self.inner.clone(),
-            tracks: self.tracks.clone(),
-            original: self.original.clone(),
-            crash: crash.clone(),
-        }
+    /// Locks the group.
+    pub(super) fn state(&self) -> LockedLayer<'_> {
+        LockedLayer::new(self.group.lock(), self.member)
     }
 
     /// The change a request makes, if it makes one and is no nonsense.
@@ -235,15 +277,14 @@ impl CrashLayer {
 
     /// Waits until nothing in flight touches the pages of any request (its ranges), and reserves them.
     pub(super) fn reserve(&self, touched: &[Vec<Range<u64>>]) -> Vec<u64> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let taken =
             |held: &Vec<Range<u64>>| held.iter().any(|held| touched.iter().flatten().any(|range| overlap(held, range)));
         while state.in_flight.values().any(taken) {
-            self.landed.wait(&mut state);
+            state.wait(&self.landed);
         }
         let reserve_one = |ranges: &Vec<Range<u64>>| {
-            let sequence = state.next_sequence;
-            state.next_sequence += 1;
+            let sequence = state.take_sequence();
             state.in_flight.insert(sequence, ranges.clone());
             sequence
         };
@@ -327,7 +368,7 @@ impl CrashLayer {
             self.save_original(range, context);
         }
         {
-            let state = &mut *self.state.lock();
+            let mut state = self.state();
             for ((index, change), sequence) in changing.iter().zip(&sequences) {
                 let request = &requests[*index];
                 let operation = match change {
@@ -338,7 +379,7 @@ impl CrashLayer {
                 let crash = Arc::make_mut(&mut state.crash);
                 self.keep_original(&mut crash.durable, pages_of(offset_bytes..offset_bytes + length_bytes));
                 crash.pending.push(Pending { sequence: *sequence, certain: false, change: change.clone() });
-                self.pass_point(state, operation, offset_bytes, length_bytes);
+                state.pass_point(operation, offset_bytes, length_bytes);
             }
         }
         let result = self.inner.block.execute(requests, context);
@@ -374,15 +415,14 @@ impl CrashLayer {
                 }
             });
         }
-        let state = &mut *self.state.lock();
+        let state = &mut *self.state();
         for Landed { sequence, stays, later } in landed {
             state.in_flight.remove(&sequence);
             if !stays {
                 Arc::make_mut(&mut state.crash).retain(|pending| pending.sequence != sequence);
             }
             for (change, certain) in later {
-                let sequence = state.next_sequence;
-                state.next_sequence += 1;
+                let sequence = state.take_sequence();
                 let crash = Arc::make_mut(&mut state.crash);
                 if let ContentChange::Found { offset_bytes, data, .. } = &change {
                     // The request did not write there, so its pages need not be known yet.
@@ -401,22 +441,6 @@ impl CrashLayer {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         let unreadable = self.read_whatever(range.start, &mut bytes, context).into();
         ContentChange::Found { offset_bytes: range.start, data: bytes.into(), unreadable }
-    }
-
-    pub(super) fn pass_point(
-        &self,
-        state: &mut CrashLayerState,
-        operation: Operation,
-        offset_bytes: u64,
-        length_bytes: u64,
-    ) {
-        let index = state.points;
-        state.points += 1;
-        if let Some(observer) = &mut state.observer {
-            let capture = || self.crash_state(&state.crash);
-            let point = PersistencePoint { index, operation, name: "", offset_bytes, length_bytes, state: &capture };
-            observer(&point);
-        }
     }
 }
 
@@ -489,23 +513,19 @@ impl BlockDevice for CrashDevice {
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
         let shared = &self.shared;
         let (before, in_flight) = {
-            let state = &mut *shared.state.lock();
-            shared.pass_point(state, Operation::Sync, 0, 0);
+            let mut state = shared.state();
+            state.pass_point(Operation::Sync, 0, 0);
             let in_flight: Vec<u64> = state.in_flight.keys().copied().collect();
             (state.next_sequence, in_flight)
         };
         shared.inner.block.sync(context)?;
-        let state = &mut *shared.state.lock();
+        let state = &mut *shared.state();
         let crash = Arc::make_mut(&mut state.crash);
-        let mut still_pending = History::default();
-        for pending in std::mem::take(&mut crash.pending).values() {
-            if pending.sequence < before && !in_flight.contains(&pending.sequence) {
-                crash.durable.apply(&pending.change);
-            } else {
-                still_pending.push(pending.clone());
-            }
-        }
-        crash.pending = still_pending;
+        // A sync of blocks says nothing about lines that were stored to.
+        crash.make_durable(|pending| {
+            let is_store = matches!(pending.change, ContentChange::Store { .. });
+            pending.sequence < before && !is_store && !in_flight.contains(&pending.sequence)
+        });
         Ok(())
     }
 

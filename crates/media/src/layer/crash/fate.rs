@@ -36,7 +36,7 @@ impl FateChooser {
         let mut last_write = None;
         for pending in contents {
             sequences.push(pending.sequence);
-            if matches!(pending.change, ContentChange::Write { .. }) {
+            if matches!(pending.change, ContentChange::Write { .. } | ContentChange::Store { .. }) {
                 last_write = last_write.max(Some(pending.sequence));
             }
         }

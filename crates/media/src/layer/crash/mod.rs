@@ -6,6 +6,7 @@
 //! fresh media that hold what a power cut at that moment could have left. The operation of the
 //! point is in flight: an image has all, part or none of it.
 
+mod bytes;
 mod content;
 mod device;
 mod fate;
@@ -20,6 +21,7 @@ pub(crate) use content::{Content, ContentChange, Pending, surviving_content};
 pub(crate) use fate::FateChooser;
 pub(crate) use history::History;
 
+pub(crate) use bytes::CrashBytes;
 pub use device::{CrashDevice, DeviceCrashState};
 pub use group::{CrashGroup, GroupCrashState};
 pub(crate) use zone_control::CrashZones;

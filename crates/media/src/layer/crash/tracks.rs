@@ -101,9 +101,9 @@ pub(super) fn arrival_order<'a>(
     let sector = physical_sector_bytes.max(1);
     let sectors_of = |pending: &Pending| {
         let (start, length) = match &pending.change {
-            ContentChange::Write { offset_bytes, data } | ContentChange::Found { offset_bytes, data, .. } => {
-                (*offset_bytes, data.len() as u64)
-            }
+            ContentChange::Write { offset_bytes, data }
+            | ContentChange::Store { offset_bytes, data }
+            | ContentChange::Found { offset_bytes, data, .. } => (*offset_bytes, data.len() as u64),
             ContentChange::Clear { offset_bytes, length_bytes } => (*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => (*size_bytes, u64::MAX - size_bytes),
             // A device has tracks or zones.

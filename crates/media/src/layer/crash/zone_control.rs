@@ -13,7 +13,7 @@ use std::sync::Arc;
 impl CrashLayer {
     /// The zone that must be written in order and that a change writes.
     pub(super) fn zone_of(&self, change: &ContentChange) -> Option<ZoneId> {
-        let state = self.state.lock();
+        let state = self.state();
         state.crash.durable.zones.as_ref()?.ordered_zone(change)
     }
 
@@ -40,7 +40,7 @@ impl CrashLayer {
 
     /// Takes over the state of a zone that the medium changed by itself.
     fn take_over(&self, zone: ZoneId, found: &ZoneDescription) {
-        let state = &mut *self.state.lock();
+        let state = &mut *self.state();
         if let Some(zones) = &mut Arc::make_mut(&mut state.crash).durable.zones {
             zones.found(zone, found);
         }
@@ -71,11 +71,11 @@ impl CrashZones {
 
     /// Notes a change that is about to happen to `touched`, with the zone reserved as `sequence`.
     fn begin(&self, sequence: u64, change: ContentChange, point: Range<u64>, touched: Range<u64>) {
-        let state = &mut *self.shared.state.lock();
+        let mut state = self.shared.state();
         let crash = Arc::make_mut(&mut state.crash);
         self.shared.keep_original(&mut crash.durable, pages_of(touched));
         crash.pending.push(Pending { sequence, certain: false, change });
-        self.shared.pass_point(state, Operation::Zone, point.start, point.end - point.start);
+        state.pass_point(Operation::Zone, point.start, point.end - point.start);
     }
 
     /// A command that changes the zone as `change` says.
@@ -116,7 +116,7 @@ impl CrashZones {
                 found => found.is_ok_and(|found| is_done(&found)),
             },
         };
-        let state = &mut *self.shared.state.lock();
+        let state = &mut *self.shared.state();
         state.in_flight.remove(&sequence);
         let crash = Arc::make_mut(&mut state.crash);
         let is_reset = matches!(change, ContentChange::ResetZone { .. });
@@ -166,7 +166,7 @@ impl ZoneControl for CrashZones {
         let sequences = shared.reserve(&[vec![pages_of(whole)]]);
         let Some(&sequence) = sequences.first() else { return self.inner.append(zone, data, context) };
         let outcome = self.append_reserved(zone, data, sequence, context);
-        shared.state.lock().in_flight.remove(&sequence);
+        shared.state().in_flight.remove(&sequence);
         shared.landed.notify_all();
         outcome
     }
@@ -200,7 +200,7 @@ impl CrashZones {
             Err(error) if error.kind() == MediaErrorKind::InvalidRequest => Vec::new(),
             Err(_) => shared.look_at_zone(&change, context).into_iter().map(|change| (change, false)).collect(),
         };
-        let state = &mut *shared.state.lock();
+        let state = &mut *shared.state();
         let crash = Arc::make_mut(&mut state.crash);
         if outcome.is_err() {
             crash.retain(|pending| pending.sequence != sequence);

@@ -1,7 +1,7 @@
 //! Faults of byte-addressable memory.
 
 use super::{Call, FaultEffect, FaultInjector, flip_bits};
-use crate::bytes::ByteAddressable;
+use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::error::{MediaError, Operation};
 use std::ops::Range;
 use std::sync::Arc;
@@ -81,13 +81,12 @@ impl ByteAddressable for FaultBytes {
         }
     }
 
-    fn flush(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MediaError> {
-        let range = offset_bytes..offset_bytes.saturating_add(length_bytes);
-        let call = call_of(Operation::Sync, Some(range));
-        self.injector.around(&self.name, call, || self.inner.flush(offset_bytes, length_bytes), Some(()))
+    fn flush(&self, range: Range<u64>, queue: &mut FlushQueue) -> Result<(), MediaError> {
+        let call = call_of(Operation::Sync, Some(range.clone()));
+        self.injector.around(&self.name, call, || self.inner.flush(range, queue), Some(()))
     }
 
-    fn fence(&self) -> Result<(), MediaError> {
-        self.injector.around(&self.name, call_of(Operation::Sync, None), || self.inner.fence(), Some(()))
+    fn fence(&self, queue: &mut FlushQueue) -> Result<(), MediaError> {
+        self.injector.around(&self.name, call_of(Operation::Sync, None), || self.inner.fence(queue), Some(()))
     }
 }

@@ -94,6 +94,20 @@ impl FaultDevice {
         result
     }
 
+    /// Puts back what unsynced writes replaced.
+    fn drop_unsynced(&self, context: &IoContext) -> Result<(), MediaError> {
+        let capacity_bytes = self.inner.geometry().capacity_bytes;
+        for (at, bytes) in self.unsynced.lock().take() {
+            let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
+            match self.inner.write_at(at, &bytes[..length], context) {
+                // Rules of the medium keep what is there: this write was not dropped.
+                Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {}
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
     /// What was written through does not go with what was not synced.
     fn keep_durable(&self, requests: &[Request<'_>]) {
         for request in requests {
@@ -134,6 +148,7 @@ impl FaultDevice {
             | FaultEffect::ShortRead
             | FaultEffect::Stall(_)
             | FaultEffect::FailLate(..)
+            | FaultEffect::FailLateDroppingUnsynced(..)
             | FaultEffect::ZoneReadOnly
             | FaultEffect::ZoneOffline => self.inner.execute(std::slice::from_mut(request), context),
         }
@@ -277,15 +292,12 @@ impl BlockDevice for FaultDevice {
                 Err(error.at(name, Operation::Sync, 0, 0))
             }
             Some(FaultEffect::FailDroppingUnsynced(error)) => {
-                let capacity_bytes = self.inner.geometry().capacity_bytes;
-                for (at, bytes) in self.unsynced.lock().take() {
-                    let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
-                    match self.inner.write_at(at, &bytes[..length], context) {
-                        // Rules of the medium keep what is there: this write was not dropped.
-                        Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {}
-                        outcome => outcome?,
-                    }
-                }
+                self.drop_unsynced(context)?;
+                Err(error.at(name, Operation::Sync, 0, 0))
+            }
+            Some(FaultEffect::FailLateDroppingUnsynced(duration, error)) => {
+                self.drop_unsynced(context)?;
+                self.injector.env.sleep(duration);
                 Err(error.at(name, Operation::Sync, 0, 0))
             }
             Some(FaultEffect::Lose) => Ok(()),

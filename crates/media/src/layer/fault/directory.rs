@@ -197,6 +197,7 @@ impl FaultFile {
             FaultEffect::ShortRead
             | FaultEffect::Stall(_)
             | FaultEffect::FailLate(..)
+            | FaultEffect::FailLateDroppingUnsynced(..)
             | FaultEffect::ZoneReadOnly
             | FaultEffect::ZoneOffline => self.inner.write_at(offset_bytes, data, context),
         }
@@ -240,6 +241,7 @@ impl DirectoryFile for FaultFile {
             FaultEffect::Lose
             | FaultEffect::Stall(_)
             | FaultEffect::FailLate(..)
+            | FaultEffect::FailLateDroppingUnsynced(..)
             | FaultEffect::ZoneReadOnly
             | FaultEffect::ZoneOffline => self.inner.read_at(offset_bytes, data, context),
         }
@@ -272,6 +274,11 @@ impl DirectoryFile for FaultFile {
             }
             Some(FaultEffect::FailDroppingUnsynced(error)) => {
                 self.drop_unsynced(context)?;
+                failed(error)
+            }
+            Some(FaultEffect::FailLateDroppingUnsynced(duration, error)) => {
+                self.drop_unsynced(context)?;
+                self.injector.env.sleep(duration);
                 failed(error)
             }
             Some(FaultEffect::Lose) => Ok(()),

@@ -86,10 +86,21 @@ pub enum FaultEffect {
     Stall(Duration),
     /// An error, and nothing is done; it comes after this time, in which other calls go on.
     FailLate(Duration, FaultError),
+    /// A sync that drops unsynced writes at once, as [`FaultEffect::FailDroppingUnsynced`], and returns its error only
+    /// after this time, in which other calls, syncs among them, go on and succeed. On other operations it is
+    /// [`FaultEffect::FailLate`].
+    FailLateDroppingUnsynced(Duration, FaultError),
     /// The zone of the call's first byte wears out before the call: it is read-only from now on.
     ZoneReadOnly,
     /// The zone of the call's first byte dies before the call: it is offline from now on, its data lost.
     ZoneOffline,
+}
+
+impl FaultEffect {
+    /// Whether a sync with this effect drops unsynced writes.
+    pub fn drops_unsynced(&self) -> bool {
+        matches!(self, FaultEffect::FailDroppingUnsynced(_) | FaultEffect::FailLateDroppingUnsynced(..))
+    }
 }
 
 /// When a fault strikes, among the calls it [matches](Fault).
@@ -250,14 +261,15 @@ impl FaultInjector {
         self.state.lock().injected
     }
 
-    /// Whether writes must be remembered for [`FaultEffect::FailDroppingUnsynced`].
+    /// Whether writes must be remembered for an effect that drops them.
     fn drops_unsynced(&self) -> bool {
-        let drops = |active: &ActiveFault| matches!(active.fault.effect, FaultEffect::FailDroppingUnsynced(_));
-        self.state.lock().faults.iter().any(drops)
+        self.state.lock().faults.iter().any(|active| active.fault.effect.drops_unsynced())
     }
 
-    /// Counts a call and says what goes wrong with it. Whatever time it takes has passed when this returns.
+    /// Counts a call and gives the fault that strikes it. The fault's time has passed when this returns, except for a
+    /// sync that first drops unsynced writes.
     fn strike(&self, call: Call<'_>) -> Option<Strike> {
+        let is_sync = call.operation == Operation::Sync;
         let mut strike = None;
         {
             let state = &mut *self.state.lock();
@@ -286,7 +298,9 @@ impl FaultInjector {
                 self.env.sleep(duration);
                 None
             }
-            FaultEffect::FailLate(duration, error) => {
+            FaultEffect::FailLate(duration, error) | FaultEffect::FailLateDroppingUnsynced(duration, error)
+                if !(is_sync && effect.drops_unsynced()) =>
+            {
                 self.env.sleep(duration);
                 Some(Strike { effect: FaultEffect::Fail(error), random })
             }

@@ -1,8 +1,9 @@
 //! Traces of byte-addressable memory.
 
 use super::{Call, Tracer};
-use crate::bytes::ByteAddressable;
+use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::error::{MediaError, Operation};
+use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) struct TraceBytes {
@@ -40,12 +41,12 @@ impl ByteAddressable for TraceBytes {
         self.tracer.around(call, || self.inner.store(offset_bytes, data))
     }
 
-    fn flush(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), MediaError> {
-        let call = self.call(Operation::Sync, offset_bytes, length_bytes);
-        self.tracer.around(call, || self.inner.flush(offset_bytes, length_bytes))
+    fn flush(&self, range: Range<u64>, queue: &mut FlushQueue) -> Result<(), MediaError> {
+        let call = self.call(Operation::Sync, range.start, range.end.saturating_sub(range.start));
+        self.tracer.around(call, || self.inner.flush(range, queue))
     }
 
-    fn fence(&self) -> Result<(), MediaError> {
-        self.tracer.around(self.call(Operation::Sync, 0, 0), || self.inner.fence())
+    fn fence(&self, queue: &mut FlushQueue) -> Result<(), MediaError> {
+        self.tracer.around(self.call(Operation::Sync, 0, 0), || self.inner.fence(queue))
     }
 }

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use varve_media::{MediaError, ZoneControl, ZoneDescription};
+use varve_media::{BlockDevice, Capabilities, IoClass, MediaError, Request, ZoneControl, ZoneDescription};
 
 /// Does something once after it looked at the zones, and before it tells what it saw.
 struct SlowReport {
@@ -82,5 +82,78 @@ fn a_table_written_while_a_check_looks_is_no_finding() {
         assert!(findings.is_empty(), "{findings:?}");
         assert!(slow.then.lock().is_none(), "no zones were looked at");
         assert_sound(&store);
+    }
+}
+
+/// Does something once, before the first read of a check.
+struct SlowRead {
+    block: Arc<dyn BlockDevice>,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl BlockDevice for SlowRead {
+    fn name(&self) -> &str {
+        self.block.name()
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.block.geometry()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.block.capabilities()
+    }
+
+    fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
+        if context.class == IoClass::Check {
+            let then = self.then.lock().take();
+            if let Some(then) = then {
+                then();
+            }
+        }
+        self.block.execute(requests, context)
+    }
+
+    fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
+        self.block.sync(context)
+    }
+
+    fn counters(&self) -> Counters {
+        self.block.counters()
+    }
+}
+
+/// Log bands are given back, emptied and used for tables while a check reads them: that is no damage of logs.
+#[test]
+fn a_log_band_given_back_while_a_check_reads_it_is_no_finding() {
+    let env = Env::real();
+    for mut device in formatted_both(&env, 12) {
+        let below = device.clone();
+        let slow = Arc::new(SlowRead { block: device.block.clone(), then: Mutex::default() });
+        device.block = slow.clone();
+        let store = Arc::new(BandStore::open(&env, device).unwrap());
+        drop(with_synced_frames(&store, "old.log", 70));
+        drop(with_synced_frames(&store, "kept.log", 70));
+        let gone = places_of_frames(&store, "old.log")[0];
+        let zone_bytes = store.core.geometry.zone_bytes;
+        *slow.then.lock() = Some(Box::new({
+            let store = store.clone();
+            move || {
+                store.remove("old.log").unwrap();
+                store.sync_names().unwrap();
+                store.sync_names().unwrap();
+                let data = content(9, 0, BAND_BYTES);
+                (0..3)
+                    .for_each(|number| write(&store, &format!("{number}.sst"), FileKind::Table, None, &data).unwrap());
+            }
+        }));
+        let findings = store.check().unwrap();
+        assert!(slow.then.lock().is_none(), "no log band was read");
+        let zone = below.zones.as_ref().unwrap().report(ZoneId((gone / zone_bytes) as u32), 1, &IoContext::default());
+        let zone = &zone.unwrap()[0];
+        let mut now = vec![0; 4096];
+        below.block.read_at(gone, &mut now, &IoContext::default()).unwrap();
+        assert!(store.core.frame.open(&now).is_none(), "the band still has its frames: {zone:?}");
+        assert_eq!(codes(&findings, Severity::Warning), [""; 0], "{findings:?}");
     }
 }

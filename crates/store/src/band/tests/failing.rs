@@ -239,10 +239,20 @@ fn numbers_of_frames_that_may_have_arrived_are_not_used_again() {
 /// and by no other; nothing is taken for the end, and when it can be read again everything is there.
 #[test]
 fn unreadable_places_of_the_open_log_band_are_not_its_end() {
-    (0..3).for_each(with_an_unreadable_frame);
+    for number in 0..3 {
+        with_an_unreadable_frame(number, FaultError::Unreadable, StoreErrorKind::Corruption);
+    }
 }
 
-fn with_an_unreadable_frame(number: usize) {
+/// A device that fails says nothing about what is there: the file is not damaged, and a repair must not take it for that.
+#[test]
+fn a_failing_read_of_the_open_log_band_is_not_damage() {
+    for number in 0..3 {
+        with_an_unreadable_frame(number, FaultError::Io, StoreErrorKind::Io);
+    }
+}
+
+fn with_an_unreadable_frame(number: usize, fault: FaultError, kind: StoreErrorKind) {
     let env = Env::sim(1);
     let device = formatted(&env, &zones(16));
     let store = BandStore::open(&env, device.clone()).unwrap();
@@ -255,11 +265,11 @@ fn with_an_unreadable_frame(number: usize) {
     drop(log);
     std::mem::forget(store);
     let injector = FaultInjector::new(&env, FaultPlan::default());
-    injector.set_plan(failing(Operation::Read, FaultEffect::Fail(FaultError::Unreadable), place..place + 512));
+    injector.set_plan(failing(Operation::Read, FaultEffect::Fail(fault), place..place + 512));
     for round in 0..3 {
         let store = BandStore::open(&env, FaultDevice::device(&injector, &device)).unwrap();
         let error = read(&store, "log").map(|data| data.len()).expect_err("a part cannot be read");
-        assert_eq!(error.kind(), StoreErrorKind::Corruption, "frame {number}, round {round}: {error}");
+        assert_eq!(error.kind(), kind, "frame {number}, round {round}: {error}");
         assert_eq!(read(&store, "older").unwrap(), content(2, 0, 5000));
         // Its frame lies behind the place, so nothing of it can have been there.
         assert_eq!(read(&store, "later").unwrap(), content(3, 0, 100));

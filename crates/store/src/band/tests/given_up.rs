@@ -291,3 +291,43 @@ fn a_sync_is_refused_when_an_unsynced_part_lies_in_a_band_that_is_lost() {
         assert_eq!(read(&store, name).unwrap(), content(9, 0, 1000));
     }
 }
+
+/// A device all of whose zones must be written in order: its band table lies in its first zones.
+#[test]
+fn opens_and_goes_on_whichever_zone_of_the_band_table_is_given_up() {
+    let env = Env::sim(1);
+    let zones = ZoneGeometry::fit(26 * BAND_BYTES, BAND_BYTES).unwrap();
+    let metadata_zones = 6;
+    for (condition, zone) in [ZoneCondition::ReadOnly, ZoneCondition::Offline]
+        .into_iter()
+        .flat_map(|condition| (0..metadata_zones).map(move |zone| (condition, zone)))
+    {
+        for in_use in [false, true] {
+            let device = formatted(&env, &zones);
+            let store = BandStore::open(&env, device.clone()).unwrap();
+            assert_eq!(store.core.geometry.first_band, metadata_zones);
+            drop(with_synced_frames(&store, "log", 10));
+            drop(store);
+            let zoned = GivingUp::new(device);
+            let what = format!("zone {zone} {condition:?}, in use: {in_use}");
+            if !in_use {
+                zoned.give_up(zone, condition);
+            }
+            let store = BandStore::open(&env, zoned.device()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            zoned.give_up(zone, condition);
+            for number in 0..5 {
+                write(&store, &format!("{number}.sst"), FileKind::Table, None, &content(number, 0, 5000)).unwrap();
+            }
+            assert_eq!(read(&store, "log").unwrap(), content(1, 0, 30_000), "{what}");
+            let findings = store.check().unwrap();
+            assert_eq!(codes(&findings, Severity::Warning), ["metadata-redundancy"], "{what}: {findings:?}");
+            drop(store);
+            let findings = BandStore::inspect(&zoned.device());
+            assert_eq!(codes(&findings, Severity::Warning), ["metadata-redundancy"], "{what}: {findings:?}");
+            let store = BandStore::open(&env, zoned.device()).unwrap_or_else(|error| panic!("{what}: {error}"));
+            (0..5).for_each(|number| {
+                assert_eq!(read(&store, &format!("{number}.sst")).unwrap(), content(number, 0, 5000), "{what}");
+            });
+        }
+    }
+}

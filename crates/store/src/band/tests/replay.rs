@@ -132,15 +132,7 @@ impl Replay {
         }
         let table = if self.fit == Fit::NextBand { TableGrowth { bands: 1, ..table } } else { table };
         let (free, aside, cursor) = (&self.free, &self.aside, self.cursor);
-        let view = BandView {
-            free,
-            aside,
-            cursor,
-            reserve_bands: 0,
-            cleaning_bands: 0,
-            log_reserve_bands: 0,
-            log_reserve_taken: 0,
-        };
+        let view = BandView { free, aside, cursor, reserve_bands: 0, cleaning_bands: 0, log_reserve_bands: 0 };
         let extent = view.extent(Purpose::CompactionOutput, table).expect("a free band");
         if self.aside.get(&table.file).is_none_or(|own| *own != extent) {
             self.cursor = extent.end;

@@ -18,7 +18,7 @@ fn codes(findings: &[Finding]) -> Vec<&'static str> {
 
 /// Devices, and a fault layer on one of them.
 fn with_faults(env: &Env, victim: usize) -> (Vec<Device>, Vec<Device>, FaultInjector) {
-    let devices = formatted(env, 60, 12, 5);
+    let devices = formatted(env, 60, 12, 6);
     let injector = FaultInjector::new(env, FaultPlan::default());
     let mut above = devices.clone();
     above[victim] = FaultDevice::device(&injector, &devices[victim]);
@@ -353,7 +353,13 @@ fn what_is_kept_for_compactions_is_kept_by_another_device() {
         let env = Env::sim(1);
         let (devices, above, injector) = with_faults(&env, 0);
         let store = match is_given_up {
-            true => HybridStore::open(&env, vec![devices[1].clone()], &missing(MissingDevices::GiveUp)).unwrap(),
+            true => {
+                let store =
+                    HybridStore::open(&env, vec![devices[1].clone()], &missing(MissingDevices::GiveUp)).unwrap();
+                // Before the other one is given up all zones are for what is written without it.
+                store.sync_names().unwrap();
+                store
+            }
             false => {
                 let store = HybridStore::open(&env, above, &placed_by_level()).unwrap();
                 table(&store, "on slow", 0, 1);
@@ -407,7 +413,7 @@ fn files_of_one_stamp_with_other_bytes_are_told_and_kept() {
     drop(store);
     // What no store does.
     for (device, number) in devices.iter().zip([1, 2]) {
-        let files = crate::band::DeviceFiles::mount(device.clone(), KIND).unwrap().begin(&env, None).unwrap();
+        let files = crate::band::DeviceFiles::mount(device.clone(), KIND).unwrap().begin(&env, None).0;
         let options = CreateOptions { kind: FileKind::Other, ..CreateOptions::default() };
         let stamp = crate::band::Stamp { number: 7, start_bytes: 0, goes_on: false };
         let mut writer = files.create("f", &options, stamp, crate::band::TableOrigin::default(), 4096).unwrap();

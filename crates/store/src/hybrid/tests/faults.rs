@@ -11,6 +11,7 @@ use crate::conformance::{Model, verify_store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use varve_env::SimOptions;
 use varve_media::{Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation};
 
@@ -124,7 +125,7 @@ fn run(env: &Env, setting: Setting, plan: FaultPlan, reached: &mut Reached) -> R
     };
     let store = Arc::new(open(&faulty.above)?);
     // What was dropped the layer itself tries to write again, where zones refuse it.
-    let drops = plan.faults.iter().any(|fault| matches!(fault.effect, FaultEffect::FailDroppingUnsynced(_)));
+    let drops = plan.faults.iter().any(|fault| fault.effect.drops_unsynced());
     faulty.injector.set_plan(plan);
     let before = faulty.injector.injected();
     let model = Arc::new(Mutex::new(Model::default()));
@@ -189,7 +190,10 @@ fn effects(operation: Operation) -> Vec<FaultEffect> {
     let mut effects = vec![FaultEffect::Fail(FaultError::Io), FaultEffect::FailAfter(FaultError::Io)];
     match operation {
         Operation::Write => effects.push(FaultEffect::FailPartly(FaultError::Io)),
-        Operation::Sync => effects.push(FaultEffect::FailDroppingUnsynced(FaultError::Io)),
+        Operation::Sync => effects.extend([
+            FaultEffect::FailDroppingUnsynced(FaultError::Io),
+            FaultEffect::FailLateDroppingUnsynced(Duration::from_millis(2), FaultError::Io),
+        ]),
         Operation::Read => effects.push(FaultEffect::Fail(FaultError::Unreadable)),
         _ => {}
     }
@@ -255,10 +259,39 @@ fn a_device_that_goes_at_any_moment_takes_only_what_was_on_it() {
     }
 }
 
+/// A device took no writes while the store was opened: that is reported, and the others are written.
+fn verify_written_on(store: &HybridStore, victim: usize) -> Result<(), String> {
+    let codes: Vec<&str> = store.check().map_err(text)?.iter().map(|finding| finding.code).collect();
+    ensure_that(codes.contains(&"device-refuses"), || format!("check found {codes:?}"))?;
+    for (number, level) in [(1, 0), (2, 3)] {
+        let name = format!("on the others {number}");
+        match write(store, &name, FileKind::Table, Some(level), &content(number, 0, 3000)) {
+            // The load may have filled them.
+            Err(error) if error.kind() == StoreErrorKind::NoSpace => {
+                store.remove(&name).map_err(text)?;
+                continue;
+            }
+            written => written.map_err(text)?,
+        }
+        let devices = devices_of(store, &name);
+        ensure_that(!devices.contains(&victim), || format!("'{name}' is on {devices:?}"))?;
+        store.remove(&name).map_err(text)?;
+    }
+    store.sync_names().map_err(text)
+}
+
+fn text(error: StoreError) -> String {
+    error.to_string()
+}
+
+fn ensure_that(holds: bool, message: impl Fn() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
+}
+
 /// What fails while the store is opened changes nothing of what is there.
 #[test]
 fn an_open_that_fails_names_the_device_and_loses_nothing() {
-    let (mut failed, mut opened) = (0, 0);
+    let (mut failed, mut opened, mut refusing) = (0, 0, 0);
     for seed in 0..3 {
         for (victim, name) in NAMES[..2].iter().enumerate() {
             let env = Env::sim(seed);
@@ -278,6 +311,11 @@ fn an_open_that_fails_names_the_device_and_loses_nothing() {
                                 verify_readable(&store, &model.lock(), victim)
                                     .unwrap_or_else(|message| panic!("seed {seed}, {fault:?}: {message}"));
                                 opened += 1;
+                                if measure(&store, "devices that refuse") > 0 {
+                                    verify_written_on(&store, victim)
+                                        .unwrap_or_else(|message| panic!("seed {seed}, {fault:?}: {message}"));
+                                    refusing += 1;
+                                }
                                 std::mem::forget(store);
                             }
                             Err(error) => {
@@ -299,8 +337,10 @@ fn an_open_that_fails_names_the_device_and_loses_nothing() {
             }
         }
     }
-    println!("reached: hybrid opens that fail: {failed} failed, {opened} did not");
-    assert!(failed > 100 && opened > 20, "{failed}, {opened}");
+    println!(
+        "reached: hybrid opens that fail: {failed} failed, {opened} did not, {refusing} with a device that refuses"
+    );
+    assert!(failed > 50 && opened > 200 && refusing > 100, "{failed}, {opened}, {refusing}");
 }
 
 /// Zones that wear out or die, one after the other, while they hold tables, logs and cached blocks.

@@ -7,13 +7,16 @@ mod crash;
 mod degraded;
 mod faults;
 mod figures;
+mod given_up;
 mod hints;
 mod load;
+mod refused_openings;
 mod regressions;
 mod sets;
 mod several;
 mod shared;
 mod space;
+mod worn_metadata;
 
 use super::*;
 use crate::conformance::content;
@@ -27,8 +30,10 @@ use varve_media::{Device, Emulated, Geometry, Immediate, IoClass, IoContext, Job
 const ZONE_BYTES: u64 = 32 << 10;
 /// Conventional zones of a slow device: what its band table takes.
 const CONVENTIONAL_ZONES: u64 = 16;
-/// Zones that the band table of a fast device takes, and as many for the next generation.
-const METADATA_ZONES: u64 = 2 * 12;
+/// Zones of a group of the band table of a fast device.
+const GROUP_ZONES: u64 = 12;
+/// Zones that the band table of a fast device takes, where that allows enough active zones for two copies.
+const METADATA_ZONES: u64 = 3 * GROUP_ZONES;
 const CONTEXT: IoContext =
     IoContext { class: IoClass::Other, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
 
@@ -49,7 +54,8 @@ fn slow(env: &Env, zones: u64) -> Device {
 
 /// A device on which everything must be written in order, with so many zones for files.
 fn fast(env: &Env, zones: u64, active_zones_max: u32) -> Device {
-    zoned(env, "fast", zones + METADATA_ZONES, 0, active_zones_max)
+    let groups = if matches!(active_zones_max, 1..4) { 2 } else { 3 };
+    zoned(env, "fast", zones + groups * GROUP_ZONES, 0, active_zones_max)
 }
 
 /// The slow device first, and the fast one.

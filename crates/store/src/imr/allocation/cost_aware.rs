@@ -13,7 +13,15 @@
 //!
 //! - *syncs*: those of a rewrite and the ways to the backup region, however many tops it saves;
 //! - *gaps*: tracks that are not free between those of the table;
-//! - *cuts*: a hole of which a part is left over.
+//! - *cuts*: a hole of which a part is left over;
+//! - *seeks*: how much farther the arm moves because the table lies beyond all tracks in use.
+//!
+//! The price of seeks follows from the disk ([`SeekTimes`]). The tracks in use span the disk from its outer edge, where the store's own are, to the
+//! innermost that is in use. A table that ends within the span moves the arm no farther than others do. One that ends a share `x` of the stroke
+//! beyond it costs two seeks over that distance when it is written, there and back; a seek takes `(longest - shortest) sqrt(x)` more than the
+//! shortest, as the arm accelerates for half of the way. Reads cost such seeks too, as gaps do, and are counted for neither.
+//! So on a mostly empty disk a guard track that is left free behind the neighbour (a cut: 1) costs less than the far end (5 to 7), and on a
+//! disk whose tracks in use reach to its end nothing is priced.
 //!
 //! Where nothing has neighbours, on a conventional disk, this is what an allocator of extents does: the hole that fits best.
 //!
@@ -26,15 +34,19 @@
 use super::{AllocationPolicy, Choice, PolicySetting, RewriteName, TrackPlacement, TrackRequest, TrackView};
 use std::collections::VecDeque;
 use std::ops::Range;
-use varve_media::{TrackId, TrackTier};
+use varve_media::{SeekTimes, TrackId, TrackTier};
 
-// What tracks cost, in gaps.
+/// Cost of a gap. Costs are in thousandths of it.
+const GAP: u64 = 1000;
 
-/// The syncs of a rewrite, and the ways to the backup region.
-const REWRITE_SYNCS: u64 = 3;
+/// Cost of the syncs of a rewrite, and of the ways to the backup region.
+const REWRITE_SYNCS: u64 = 3 * GAP;
 
-/// A part of a hole that is left over at an end.
-const CUT: u64 = 1;
+/// Cost of a part of a hole that is left over at an end.
+const CUT: u64 = GAP;
+
+/// Seeks that a table costs when it is written: there and back.
+const SEEKS_OF_WRITE: u64 = 2;
 
 /// A part of what the policy `cost-aware` takes for the cost of tracks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +58,13 @@ pub enum CostTerm {
     Gaps,
     /// Parts of holes that are left over.
     Cuts,
+    /// Longer seeks to a table beyond all tracks in use.
+    Seeks,
 }
 
 impl CostTerm {
     /// Every term.
-    pub const ALL: &[CostTerm] = &[CostTerm::Syncs, CostTerm::Gaps, CostTerm::Cuts];
+    pub const ALL: &[CostTerm] = &[CostTerm::Syncs, CostTerm::Gaps, CostTerm::Cuts, CostTerm::Seeks];
 }
 
 /// See the module.
@@ -59,20 +73,38 @@ pub(super) struct CostAware {
     without: Option<CostTerm>,
     /// How tops are saved.
     rewrite: RewriteName,
+    /// Cost of a table that ends the whole stroke beyond the tracks in use.
+    stroke: u64,
+}
+
+/// Cost of the seeks to a table that ends the whole stroke beyond the tracks in use, by the times of the disk.
+fn stroke_cost(seek: &SeekTimes) -> u64 {
+    let gap_nanos = seek.shortest_nanos.saturating_add(seek.rotation_nanos / 2).max(1);
+    let beyond_nanos = seek.longest_nanos.saturating_sub(seek.shortest_nanos);
+    (u128::from(SEEKS_OF_WRITE * GAP) * u128::from(beyond_nanos) / u128::from(gap_nanos)).min(1 << 32) as u64
 }
 
 impl CostAware {
-    pub(super) fn new(setting: &PolicySetting<'_>, without: Option<CostTerm>) -> CostAware {
-        CostAware { without, rewrite: setting.rewrite }
+    pub(super) fn new(setting: &PolicySetting<'_>, seek: &SeekTimes, without: Option<CostTerm>) -> CostAware {
+        CostAware { without, rewrite: setting.rewrite, stroke: stroke_cost(seek) }
     }
 
-    fn price(&self, term: CostTerm) -> u64 {
+    /// Cost of one of a term; of seeks, that of the whole stroke.
+    pub(super) fn price(&self, term: CostTerm) -> u64 {
         match term {
             _ if self.without == Some(term) => 0,
             CostTerm::Syncs => REWRITE_SYNCS,
-            CostTerm::Gaps => 1,
+            CostTerm::Gaps => GAP,
             CostTerm::Cuts => CUT,
+            CostTerm::Seeks => self.stroke,
         }
+    }
+
+    /// Cost of the seeks to a table whose last track is this one, where tracks up to `span_end` are in use.
+    pub(super) fn seek_cost(&self, view: &TrackView<'_>, span_end: u32, last: TrackId) -> u64 {
+        let beyond = f64::from(last.0.saturating_add(1).saturating_sub(span_end));
+        let share = beyond / f64::from(view.geometry.track_count.max(1));
+        (self.price(CostTerm::Seeks) as f64 * share.min(1.0).sqrt()) as u64
     }
 
     /// Of the free tracks of a view, ascending, those that follow each other in it, hold the table and cost least; the
@@ -86,6 +118,8 @@ impl CostAware {
     ) -> Option<&'a [TrackId]> {
         let [syncs, gap, cut] = [CostTerm::Syncs, CostTerm::Gaps, CostTerm::Cuts].map(|term| self.price(term));
         let tracks = Tracks { view, free };
+        let span_end = view.span_end();
+        let seek = |last: TrackId| self.seek_cost(view, span_end, last);
         let size_bytes = request.size_bytes.max(1);
         let (mut end, mut bytes) = (0, 0);
         // Of the tracks behind the first.
@@ -115,7 +149,8 @@ impl CostAware {
             }
             let rewrites = inner.rewrites + view.rewrites(free[start], false);
             let cuts = u64::from(tracks.is_cut(start)) + u64::from(tracks.is_cut(end));
-            let cost = syncs * u64::from(rewrites > 0) + gap * inner.gaps + cut * cuts;
+            let seeks = seek(free[end - 1]);
+            let cost = syncs * u64::from(rewrites > 0) + gap * inner.gaps + cut * cuts + seeks;
             if best.is_none_or(|(least, ..)| cost < least) {
                 best = Some((cost, start, end));
             }
@@ -127,8 +162,8 @@ impl CostAware {
             if start >= hole_end {
                 continue;
             }
-            // What begins and ends within one hole cuts it twice: it is no better.
-            if tracks.is_cut(start) && end < hole_end && best.is_some_and(|(least, ..)| least <= 2 * cut) {
+            // What begins and ends within one hole cuts it twice, and farther inside seeks cost no less: it is no better.
+            if tracks.is_cut(start) && end < hole_end && best.is_some_and(|(least, ..)| least <= 2 * cut + seeks) {
                 let last = tracks.last_within(start..hole_end, size_bytes);
                 if last > start {
                     start = last;

@@ -21,7 +21,7 @@ use super::bitmap::TrackBitmap;
 use super::rewrite::RewriteName;
 use cost_aware::CostAware;
 use std::ops::Range;
-use varve_media::{TrackGeometry, TrackId, TrackTier};
+use varve_media::{SeekTimes, TrackGeometry, TrackId, TrackTier};
 
 /// What a policy may look at.
 #[derive(Clone, Copy, Debug)]
@@ -122,19 +122,28 @@ macro_rules! policies {
             (AllocationName::CostAwareWithout(CostTerm::Syncs), 24, "cost-aware-without-syncs"),
             (AllocationName::CostAwareWithout(CostTerm::Gaps), 25, "cost-aware-without-gaps"),
             (AllocationName::CostAwareWithout(CostTerm::Cuts), 26, "cost-aware-without-cuts"),
+            (AllocationName::CostAwareWithout(CostTerm::Seeks), 27, "cost-aware-without-seeks"),
         ];
 
         impl AllocationName {
             /// Every policy; those without a term are not among them.
             pub const ALL: &[AllocationName] = &[$(AllocationName::$name),*];
 
-            /// The policy itself.
+            /// The policy on a disk that does not state its times.
+            #[cfg(test)]
             pub(crate) fn policy(self, setting: &PolicySetting<'_>) -> Box<dyn AllocationPolicy> {
-                let make: fn(&PolicySetting<'_>) -> Box<dyn AllocationPolicy> = match self {
+                self.policy_on(setting, &SeekTimes::TYPICAL)
+            }
+
+            /// The policy on a disk with these times.
+            pub(crate) fn policy_on(self, setting: &PolicySetting<'_>, seek: &SeekTimes) -> Box<dyn AllocationPolicy> {
+                let make: fn(&PolicySetting<'_>, &SeekTimes) -> Box<dyn AllocationPolicy> = match self {
                     $(AllocationName::$name => $make,)*
-                    AllocationName::CostAwareWithout(term) => return Box::new(CostAware::new(setting, Some(term))),
+                    AllocationName::CostAwareWithout(term) => {
+                        return Box::new(CostAware::new(setting, seek, Some(term)));
+                    }
                 };
-                make(setting)
+                make(setting, seek)
             }
         }
     };
@@ -142,18 +151,18 @@ macro_rules! policies {
 
 policies! {
     /// One track after the other (Seq in the paper).
-    Sequential = 0, "sequential", |_| Box::new(sequential::Sequential);
+    Sequential = 0, "sequential", |_, _| Box::new(sequential::Sequential);
     /// Bottoms, every other top, the other tops (3Phase in the paper).
-    ThreePhase = 1, "three-phase", |_| Box::new(three_phase::ThreePhase { zigzag: false });
+    ThreePhase = 1, "three-phase", |_, _| Box::new(three_phase::ThreePhase { zigzag: false });
     /// The same with the second phase from the inner edge outwards.
-    Zigzag = 2, "zigzag", |_| Box::new(three_phase::ThreePhase { zigzag: true });
+    Zigzag = 2, "zigzag", |_, _| Box::new(three_phase::ThreePhase { zigzag: true });
     /// Fixed regions of consecutive tracks, each for one table.
-    Region = 3, "region", |setting| Box::new(region::Region::new(setting));
+    Region = 3, "region", |setting, _| Box::new(region::Region::new(setting));
     /// The largest level to bottoms, all others to tops, each relaxed-sequentially (KVIMR in the paper).
-    CompactionAware = 4, "compaction-aware", |_| Box::new(compaction_aware::CompactionAware);
+    CompactionAware = 4, "compaction-aware", |_, _| Box::new(compaction_aware::CompactionAware);
     /// Tracks of both tiers that follow each other, where they cost least.
     #[default]
-    CostAware = 5, "cost-aware", |setting| Box::new(CostAware::new(setting, None));
+    CostAware = 5, "cost-aware", |setting, seek| Box::new(CostAware::new(setting, seek, None));
 }
 
 impl AllocationName {
@@ -206,6 +215,12 @@ impl TrackView<'_> {
         }
         let counts = |top: &TrackId| self.valid.contains(*top) && !(joins_before && *top < track);
         self.geometry.neighbours(track).filter(counts).count() as u64
+    }
+
+    /// Behind the innermost usable track that is in use; the first usable one where none is. Locked tracks do not count: one that is avoided because
+    /// it failed says nothing of where reads go.
+    fn span_end(&self) -> u32 {
+        self.valid.last_in(self.usable.clone()).map_or(self.usable.start, |track| track.0 + 1)
     }
 
     /// Usable tracks that are free, ascending.

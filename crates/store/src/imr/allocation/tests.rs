@@ -229,7 +229,13 @@ fn tracks_as_they_lie_cost_no_more_than_any_others() {
             let [first, last] = [tracks[0].0, tracks[tracks.len() - 1].0];
             let is_free = |track: Option<u32>| track.is_some_and(|track| view.is_free(TrackId(track)));
             let cuts = u64::from(is_free(first.checked_sub(1))) + u64::from(is_free(last.checked_add(1)));
-            gaps + cuts + if rewrites > 0 { 3 } else { 0 }
+            // Beyond the tracks in use two seeks over the distance, by the root of its share of the stroke.
+            let in_use = usable.clone().rev().find(|&track| valid.contains(TrackId(track)));
+            let beyond = (last + 1).saturating_sub(in_use.map_or(usable.start, |track| track + 1));
+            let SeekTimes { shortest_nanos, longest_nanos, rotation_nanos } = SeekTimes::TYPICAL;
+            let stroke = 2000 * (longest_nanos - shortest_nanos) / (shortest_nanos + rotation_nanos / 2);
+            let seeks = (stroke as f64 * (f64::from(beyond) / f64::from(count)).sqrt()) as u64;
+            1000 * (gaps + cuts + if rewrites > 0 { 3 } else { 0 }) + seeks
         };
         let runs = (0..free.len()).filter_map(|start| {
             let end = (start + 1..=free.len()).find(|&end| bytes(&free[start..end]) >= request.size_bytes)?;
@@ -238,9 +244,82 @@ fn tracks_as_they_lie_cost_no_more_than_any_others() {
         let least = runs.map(|run| (cost(run), run)).min_by_key(|(cost, run)| (*cost, run[0]));
         let setting =
             PolicySetting { rewrite: RewriteName::Merged, geometry: &geometry, table_bytes_max: 8 * TRACK_BYTES };
-        let found = CostAware::new(&setting, None).cheapest(&view, &request, &free);
+        let found = CostAware::new(&setting, &SeekTimes::TYPICAL, None).cheapest(&view, &request, &free);
         assert_eq!(found.map(|run| (cost(run), run)), least, "seed {seed}");
     }
+}
+
+/// The second table of a fresh disk lay at its far end, as a guard track behind the first one cost more, and each read between the two moved the
+/// arm over the whole stroke.
+#[test]
+fn tables_stay_near_the_tracks_in_use_on_a_mostly_empty_disk() {
+    const TRACKS: u32 = 40_000;
+    let geometry = geometry(TRACKS, TRACK_BYTES);
+    let (usable, locked) = (16..TRACKS, TrackBitmap::new(TRACKS));
+    for (used, largest) in [(0, 40), (0, 7), (0, 1), (TRACKS / 100, 33), (TRACKS / 2, 40)] {
+        let mut random = Random::seeded(u64::from(used) + largest);
+        let mut valid = bitmap(TRACKS, 16..16 + used);
+        let mut tables = Vec::new();
+        for number in 0..60 {
+            let view = fresh_view(&geometry, &usable, &valid, &locked);
+            let placed = placed(AllocationName::CostAware, &view, &request(1 + random.below(largest), None, None));
+            for track in &placed {
+                valid.insert(TrackId(*track));
+            }
+            tables.push(placed);
+            // Every third goes again, as inputs of compactions do.
+            if number % 3 == 2 {
+                for track in tables.swap_remove(random.index(tables.len())) {
+                    valid.remove(TrackId(track));
+                }
+            }
+            // With a guard track for each, and a hole for each that went.
+            let farthest = tables.iter().flatten().max().copied().unwrap_or(0);
+            let most = 16 + used + 60 * (largest as u32 + 1);
+            assert!(farthest < most, "{used} in use, tables of {largest}: track {farthest}");
+        }
+        let farthest = tables.iter().flatten().max().copied().unwrap_or(0);
+        let occupied = tables.iter().flatten().count() as u32;
+        assert!(farthest - 16 - used < occupied * 2 + 60, "{used} in use: {occupied} tracks up to {farthest}");
+    }
+}
+
+/// Where the tracks in use reach to the end of the disk seeks change nothing, so that what is best there stays so.
+#[test]
+fn seeks_cost_nothing_where_tracks_in_use_reach_to_the_end() {
+    for seed in 0..300 {
+        let mut random = Random::seeded(seed);
+        let count = 20 + random.below(300) as u32;
+        let geometry = geometry(count, TRACK_BYTES);
+        let valid = bitmap(count, (0..count - 1).filter(|_| random.chance(1, 2)).chain([count - 1]));
+        let (usable, locked) = (2..count, TrackBitmap::new(count));
+        let view = fresh_view(&geometry, &usable, &valid, &locked);
+        let request = request(1 + random.below(8), None, None);
+        let with = policy(AllocationName::CostAware, RewriteName::Merged, &geometry).place(&view, &request);
+        let without = AllocationName::CostAwareWithout(CostTerm::Seeks);
+        assert_eq!(with, policy(without, RewriteName::Merged, &geometry).place(&view, &request), "seed {seed}");
+    }
+}
+
+/// The price follows from the disk: of a stroke that takes no longer than the shortest seek it is nothing, of a slower arm it is more.
+#[test]
+fn price_of_seeks_follows_from_the_disk() {
+    let geometry = geometry(1000, TRACK_BYTES);
+    let setting = PolicySetting { rewrite: RewriteName::Merged, geometry: &geometry, table_bytes_max: 8 * TRACK_BYTES };
+    let (usable, valid, locked) = (0..1000, bitmap(1000, [0]), TrackBitmap::new(1000));
+    let view = fresh_view(&geometry, &usable, &valid, &locked);
+    let cost = |shortest_nanos, longest_nanos, rotation_nanos, last| {
+        let seek = SeekTimes { shortest_nanos, longest_nanos, rotation_nanos };
+        CostAware::new(&setting, &seek, None).seek_cost(&view, view.span_end(), TrackId(last))
+    };
+    assert_eq!(cost(1, 1, 8, 999), 0);
+    assert_eq!(cost(0, 0, 0, 999), 0);
+    assert_eq!(cost(1000, 11_000, 8000, 0), 0, "within the tracks in use");
+    // Two seeks of 10 us beyond the shortest, to gaps of 5 us; a quarter of the stroke takes half of that.
+    assert_eq!(cost(1000, 11_000, 8000, 1000), 4000);
+    assert_eq!(cost(1000, 11_000, 8000, 250), 2000);
+    assert_eq!(cost(1000, 21_000, 8000, 1000), 8000);
+    assert_eq!(cost(0, u64::MAX, 1, 1000), 1 << 32, "bounded");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::super::catalog::Change;
 use super::super::level_iterator::{sources_of, sources_once};
 use super::output::{self, OutputPlan, Outputs, TableSize, hinted};
 use super::pieces::Pieces;
-use super::{JobContext, partial_compaction, space_now};
+use super::{JobContext, pieces, space_now};
 use crate::error::Error;
 use crate::iterator::InternalIterator;
 use crate::key::{self, EntryKind};
@@ -40,15 +40,15 @@ impl Grant {
         may_grow: bool,
     ) -> Grant {
         let reserved_bytes = match plan.is_partial_within(version, space_bytes) {
-            true => partial_compaction::reserved_bytes(version, plan, space_bytes, space.is_in_tables()),
+            true => pieces::reserved_bytes(version, plan, space_bytes, space.is_in_tables()),
             false => plan.written_bytes_max().min(space_bytes),
         };
         Grant { space_bytes, reservation: space.reserve(reserved_bytes), may_grow, is_at_once: false }
     }
 }
 
-/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in what was granted, else part
-/// by part if that frees inputs on the way.
+/// Does what `plan` says and makes the result part of the tree: at once if its outputs fit in what was granted, else table by
+/// table if that frees inputs on the way.
 pub(crate) fn compact(
     context: &JobContext,
     version: Arc<Version>,
@@ -60,13 +60,11 @@ pub(crate) fn compact(
         return move_tables(context, &plan);
     }
     let Grant { space_bytes, reservation, may_grow, is_at_once } = grant;
-    if plan.is_partial_within(&version, *space_bytes) {
-        drop(version);
-        return partial_compaction::compact(context, plan, reservation);
+    if !is_at_once && plan.is_partial_within(&version, *space_bytes) {
+        // Writers wait for its space.
+        return compact_in_pieces(context, version, plan, &JobPace::unheld(), reservation).map(drop);
     }
-    // Each part may leave a table that is partly empty.
-    let is_tight = plan.written_bytes_max() > space_bytes / 2;
-    let parts_max = if is_tight { 1 } else { context.files.options.max_subcompactions };
+    let threads_max = threads_max(context, &plan, *space_bytes);
     let pace = Arc::new(pace_of(context, &version, &plan));
     let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|file| file.number).collect::<Vec<u64>>();
     let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
@@ -75,16 +73,30 @@ pub(crate) fn compact(
     let in_pieces = context.files.options.compact_in_pieces
         && !is_at_once
         && short.is_none()
-        && subcompaction_boundaries(&plan, parts_max).is_empty()
-        && Pieces::are_possible(&version, &plan);
+        && subcompaction_boundaries(&plan, threads_max).is_empty()
+        && Pieces::are_short(&version, &plan);
     let result = match in_pieces {
         true => compact_in_pieces(context, version, plan, &pace, reservation),
-        false => compact_part(context, &version, plan, &Part { short, ..Part::whole(parts_max) }, pace, reservation),
+        false => compact_at_once(context, &version, plan, (threads_max, short), pace, reservation),
     };
     if let Some(inputs) = coalesced {
         context.space.note_coalesced(&inputs, result.as_deref().map_err(|_| ()));
     }
     result.map(drop)
+}
+
+/// Maximum number of threads for a plan. Each thread may leave a partly filled table, so on bands a thread gets at least four tables.
+fn threads_max(context: &JobContext, plan: &CompactionPlan, space_bytes: u64) -> usize {
+    let is_tight = plan.reason == Reason::Coalescing || plan.written_bytes_max() > space_bytes / 2;
+    let threads = context.files.options.max_subcompactions;
+    let by_places = |table_bytes: u64| usize::try_from(plan.input_bytes() / table_bytes.saturating_mul(4).max(1));
+    let most = context.files.media.files.properties().preferred_table_bytes.map_or(Ok(threads), by_places);
+    if is_tight { 1 } else { threads.min(most.unwrap_or(threads)).max(1) }
+}
+
+/// Tables with their levels, as reported to the store.
+pub(super) fn hinted_inputs<'a>(files: impl Iterator<Item = (usize, &'a Arc<FileMeta>)>) -> Vec<HintedFile> {
+    files.map(|(level, file)| hinted(file, level)).collect()
 }
 
 fn move_tables(context: &JobContext, plan: &CompactionPlan) -> Result<(), Error> {
@@ -114,73 +126,47 @@ fn compact_in_pieces(
     let start = context.files.env.now();
     let job = context.files.numbers.job();
     let output_level = plan.output_level;
-    let inputs: Vec<HintedFile> = plan.inputs_by_level().map(|(level, file)| hinted(file, level)).collect();
+    let inputs = hinted_inputs(plan.inputs_by_level());
     let files = &context.files.media.files;
     files.hint(&Hint::CompactionBegin { job, inputs: &inputs, output_level: Some(output_level as u8) });
-    let mut pieces = Pieces::new(&plan);
+    let mut pieces = Pieces::new(job, &plan, reservation);
     let part = (None, None);
     let result =
         rewrite_part(context, Inputs { version, plan, pieces: Some(&mut pieces) }, job, part, 1, (pace, reservation))
             .and_then(|mut outputs| pieces.install(context, &mut outputs, output_level, None).map(|()| outputs));
-    let hinted = result.as_ref().map(|outputs| outputs.hinted(output_level)).unwrap_or_default();
+    let last = result.as_ref().ok().and_then(|outputs| outputs.tables.last());
+    let hinted: Vec<HintedFile> = last.iter().map(|file| hinted(file, output_level)).collect();
     files.hint(&Hint::CompactionEnd { job, outputs: &hinted, succeeded: result.is_ok() });
     pieces.count(context, start);
     result.map(|outputs| outputs.tables)
 }
 
-/// What of a plan is done at once.
-pub(super) struct Part {
-    /// First user key; from the beginning when `None`.
-    pub(super) begin: Option<Vec<u8>>,
-    /// End, exclusive.
-    pub(super) end: Option<Vec<u8>>,
-    /// Inputs that stay part of the tree because they reach beyond it.
-    pub(super) staying: Vec<u64>,
-    /// Threads that share the work, at most.
-    pub(super) parts_max: usize,
-    /// Space when it began, if that is so little that it must not leave more tables than it takes away.
-    pub(super) short: Option<Headroom>,
-}
-
-impl Part {
-    /// All of it.
-    fn whole(parts_max: usize) -> Part {
-        Part { begin: None, end: None, staying: Vec::new(), parts_max, short: None }
-    }
-}
-
-/// Merges what a plan's tables hold of a part and makes the outputs part of the tree, in place of the inputs that do
-/// not stay. Lets go of these when it returns.
-pub(super) fn compact_part(
+/// Merges the tables of a plan in up to `threads_max` threads and installs all outputs at once. `short` is the space there was
+/// when it began, if that is so little that a compaction must not leave more tables than it takes away.
+fn compact_at_once(
     context: &JobContext,
     version: &Arc<Version>,
     plan: CompactionPlan,
-    part: &Part,
+    (threads_max, short): (usize, Option<Headroom>),
     pace: Arc<JobPace>,
     reservation: &Arc<Reservation>,
 ) -> Result<Vec<Arc<FileMeta>>, Error> {
     let start = context.files.env.now();
     let job = context.files.numbers.job();
-    let inputs: Vec<HintedFile> = plan.inputs_by_level().map(|(level, file)| hinted(file, level)).collect();
+    let inputs = hinted_inputs(plan.inputs_by_level());
     context.files.media.files.hint(&Hint::CompactionBegin {
         job,
         inputs: &inputs,
         output_level: Some(plan.output_level as u8),
     });
-    let goes = |file: &&Arc<FileMeta>| !part.staying.contains(&file.number);
-    let read_tables = plan.all_inputs().filter(goes).count() as u64;
-    let read_bytes: u64 = plan.all_inputs().filter(goes).map(|file| file.size_bytes).sum();
-    let result = rewrite(context, version, &plan, job, part, (&pace, reservation)).and_then(|outputs| {
-        if let Some(headroom) = part.short.as_ref().filter(|_| outputs.tables.len() as u64 > read_tables) {
+    let (read_tables, read_bytes) = (plan.all_inputs().count() as u64, plan.input_bytes());
+    let result = rewrite(context, version, &plan, job, threads_max, (&pace, reservation)).and_then(|outputs| {
+        if let Some(headroom) = short.as_ref().filter(|_| outputs.tables.len() as u64 > read_tables) {
             output::discard(&outputs.tables);
             return Err(context.space.refusal(headroom, true));
         }
         let change = Change {
-            removed: plan
-                .inputs_by_level()
-                .filter(|(_, file)| goes(file))
-                .map(|(level, file)| (level, file.clone()))
-                .collect(),
+            removed: plan.inputs_by_level().map(|(level, file)| (level, file.clone())).collect(),
             added: outputs.tables.iter().map(|file| (plan.output_level, file.clone())).collect(),
             work: outputs.compaction_work(read_tables, read_bytes),
             ..Change::default()
@@ -206,14 +192,14 @@ fn rewrite(
     version: &Arc<Version>,
     plan: &CompactionPlan,
     job: JobId,
-    part: &Part,
+    threads_max: usize,
     (pace, reservation): (&Arc<JobPace>, &Arc<Reservation>),
 ) -> Result<Outputs, Error> {
-    let boundaries = subcompaction_boundaries(plan, part.parts_max);
+    let boundaries = subcompaction_boundaries(plan, threads_max);
     let part_count = boundaries.len() + 1;
     let part = |position: usize| {
         let begin = position.checked_sub(1).map(|before| boundaries[before].clone());
-        (begin.or_else(|| part.begin.clone()), boundaries.get(position).cloned().or_else(|| part.end.clone()))
+        (begin, boundaries.get(position).cloned())
     };
     let workers: Vec<_> = (1..part_count)
         .map(|position| {
@@ -260,17 +246,17 @@ fn pace_of(context: &JobContext, version: &Version, plan: &CompactionPlan) -> Jo
 }
 
 /// What is rewritten.
-struct Inputs<'a> {
+struct Inputs<'a, 'b> {
     version: Arc<Version>,
     plan: CompactionPlan,
     /// Where each table goes when it is written, if not all go at once.
-    pieces: Option<&'a mut Pieces>,
+    pieces: Option<&'a mut Pieces<'b>>,
 }
 
 /// Rewrites the pairs of `[begin, end)`.
 fn rewrite_part(
     context: &JobContext,
-    Inputs { version, plan, pieces }: Inputs<'_>,
+    Inputs { version, plan, pieces }: Inputs<'_, '_>,
     job: JobId,
     (begin, end): (Option<Vec<u8>>, Option<Vec<u8>>),
     part_count: usize,

@@ -3,14 +3,12 @@
 //!
 //! - [`flush`]: memtables become tables of level 0.
 //! - [`compaction`]: tables of two levels become tables of one.
-//! - [`partial_compaction`]: the same, step by step, where there is too little space to do it at once.
 //! - [`pieces`]: how the tables of a compaction become part of the tree one after another.
 //! - [`output`]: how tables are written.
 
 pub(super) mod compaction;
 pub(super) mod flush;
 pub(super) mod output;
-mod partial_compaction;
 mod pieces;
 
 use super::board::JobBoard;

@@ -13,12 +13,12 @@ use crate::snapshot::VersionFilter;
 use crate::space::Reservation;
 use crate::statistics::Totals;
 use crate::table::{Record, TableBuilder, TableSummary, key_hash};
-use crate::throttle::{Burst, JobPace};
+use crate::throttle::{Burst, ChargedBytes, JobPace};
 use std::sync::Arc;
 use varve_store::{BlockOrigin, CreateOptions, FileKind, Hint, HintedFile, IoContext, JobId, RecordCache};
 
-/// Bytes written between two looks at the rate limit.
-const PACE_BYTES: u64 = 1 << 20;
+/// Bytes written between two looks at whether the job was cancelled.
+const CANCEL_CHECK_BYTES: u64 = 1 << 20;
 
 /// Bytes a table grows by between two times that the medium's cache is emptied, where jobs keep pace with writes: a log
 /// waits that long, instead of for all of a table.
@@ -294,7 +294,7 @@ pub(super) fn write_tables(
     end: Option<&[u8]>,
     boundaries: Vec<Sequence>,
     plan: &OutputPlan<'_>,
-    pieces: Option<&mut Pieces>,
+    pieces: Option<&mut Pieces<'_>>,
 ) -> Result<Outputs, Error> {
     let mut outputs = Outputs::default();
     let result = write_all(context, source, (end, boundaries), plan, &mut outputs, pieces);
@@ -316,7 +316,7 @@ fn write_all(
     (end, boundaries): (Option<&[u8]>, Vec<Sequence>),
     plan: &OutputPlan<'_>,
     outputs: &mut Outputs,
-    mut pieces: Option<&mut Pieces>,
+    mut pieces: Option<&mut Pieces<'_>>,
 ) -> Result<(), Error> {
     let mut filter = VersionFilter::new(boundaries);
     let mut older = plan.older.map(OlderVersions::new);
@@ -328,7 +328,10 @@ fn write_all(
     let mut open: Option<Open> = None;
     let follows = plan.hints_outputs && context.files.media.files.properties().wants_rewrites;
     let mut origins = Origins::default();
-    let (mut passed_bytes, mut admitted_bytes) = (0, 0);
+    let (mut passed_bytes, mut checked_bytes) = (0, 0);
+    let mut charged = ChargedBytes::default();
+    context.throttle.begin_writing();
+    context.board.refuse_if_cancelled()?;
     let (mut burst, step_bytes) = (Burst::default(), context.throttle.step_bytes());
     context.throttle.begin(plan.pace, &mut burst);
     let result = (|| {
@@ -399,9 +402,9 @@ fn write_all(
                 // shrinks when a block is compressed.
                 let bytes = current.builder.written_bytes();
                 let job_bytes = outputs.written_bytes + bytes;
-                if job_bytes - admitted_bytes >= PACE_BYTES {
-                    context.throttle.admit(&mut burst, job_bytes - admitted_bytes);
-                    admitted_bytes = job_bytes;
+                let may_have_waited = context.throttle.admit(&mut burst, &mut charged, job_bytes);
+                if may_have_waited || job_bytes - checked_bytes >= CANCEL_CHECK_BYTES {
+                    checked_bytes = job_bytes;
                     context.board.refuse_if_cancelled()?;
                 }
                 if bytes - current.written_back_bytes >= WRITE_BACK_BYTES && !burst.is_held() {
@@ -423,6 +426,8 @@ fn write_all(
         source.status()?;
         finish(context, open.take(), plan, outputs)
     })();
+    let unfinished_bytes = open.as_ref().map_or(0, |unfinished| unfinished.builder.written_bytes());
+    context.throttle.settle(charged, outputs.written_bytes + unfinished_bytes);
     if result.is_err()
         && let Some(unfinished) = open
     {

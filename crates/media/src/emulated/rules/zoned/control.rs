@@ -46,6 +46,29 @@ impl<G: ZonedGround> Control<G> {
         refused.at(self.ground.name(), Operation::Zone, offset_bytes)
     }
 
+    /// Takes the bytes of a zone away. The record says so before.
+    fn forget(&self, zone: ZoneId, all: Range<u64>, show_through: bool) -> Result<(), MediaError> {
+        let Some(record) = &self.record else { return self.ground.forget(all, show_through) };
+        let mut record = record.lock();
+        record.begin_reset(zone)?;
+        self.ground.forget(all, show_through).inspect_err(|_| record.reset_failed(zone))
+    }
+
+    /// Ends the resets that were interrupted when the device was last used. One that cannot be ended now is tried again
+    /// when the device is next made; until then its zone is empty, and may show what was there.
+    pub(super) fn end_interrupted_resets(&self) {
+        let Some(record) = &self.record else { return };
+        let table = self.table.lock();
+        let mut record = record.lock();
+        let show_through = table.geometry().sequential_type == ZoneType::SequentialWritePreferred;
+        for zone in record.interrupted_resets() {
+            let range = table.geometry().range(zone);
+            if self.ground.forget(range, show_through).is_ok() {
+                let _ = record.commanded(zone, table.state(zone));
+            }
+        }
+    }
+
     fn perform(&self, command: ZoneCommand, zone: ZoneId) -> Result<(), MediaError> {
         let planned = {
             let table = self.table.lock();
@@ -65,7 +88,7 @@ impl<G: ZonedGround> Control<G> {
                 if plan.condition == ZoneCondition::Empty && command == ZoneCommand::Reset {
                     // Of a preferred zone sectors may be skipped.
                     let show_through = table.geometry().sequential_type == ZoneType::SequentialWritePreferred;
-                    self.ground.forget(all, show_through)?;
+                    self.forget(zone, all, show_through)?;
                 }
                 table.apply(zone, plan);
                 let lasts = matches!(command, ZoneCommand::Finish | ZoneCommand::Reset);

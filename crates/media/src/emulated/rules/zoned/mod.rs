@@ -125,8 +125,9 @@ fn device_of<G: ZonedGround + 'static>(
     record: Option<Arc<Mutex<ZoneRecord>>>,
     ground: Arc<G>,
 ) -> Device {
-    let control: Arc<dyn ZoneControl> =
-        Arc::new(Control { table: table.clone(), record: record.clone(), ground: ground.clone() });
+    let control = Control { table: table.clone(), record: record.clone(), ground: ground.clone() };
+    control.end_interrupted_resets();
+    let control: Arc<dyn ZoneControl> = Arc::new(control);
     let block: Arc<dyn BlockDevice> = match record {
         Some(record) => Arc::new(Recorded { inner: ground, table, record }),
         None => ground,

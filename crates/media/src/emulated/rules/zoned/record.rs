@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVEZON` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2; version 1 had no zones that are being reset |
 //! | 12 | 4 | number of zones |
 //! | 16 | 8 | distance between the starts of zones, bytes |
 //! | 24 | 8 | writable bytes of a sequential zone |
@@ -21,13 +21,16 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | number of the zone |
-//! | 4 | 1 | 1 finished by command, 2 non-sequential, 3 both, or else 0 |
+//! | 4 | 1 | sum of 1 finished by command, 2 non-sequential, 4 being reset (version 2), or else 0 |
 //! | 5 | 3 | zero |
 //! | 8 | 8 | bytes written, from the start of the zone, synced or not |
 //! | 16 | 8 | bytes written as of the last sync |
 //! | 24 | 8 | of a non-sequential zone, where its write pointer stood, from the start of the zone; or else zero |
 //! | 32 | 28 | zero |
 //! | 60 | 4 | crc32c of bytes 0 to 60 |
+//!
+//! A zone is being reset from before its bytes are gone until nothing of it is left. So a crash in between leaves a zone of
+//! which the record says that what it holds does not count: it is empty, and the next opening ends the reset.
 //!
 //! Entries do not cross sectors of 512 bytes, so each is old or new after a power cut. The bytes that were
 //! not synced count only while the machine has not been restarted: what a process that was killed had
@@ -43,7 +46,9 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"VARVEZON";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// No zone is said to be being reset.
+const VERSION_WITHOUT_RESETS: u32 = 1;
 const HEADER_BYTES: usize = 4096;
 const HEADER_CHECKED_BYTES: usize = 80;
 const ENTRY_BYTES: usize = 64;
@@ -66,10 +71,10 @@ fn type_code(zone_type: ZoneType) -> u8 {
     }
 }
 
-fn header(zones: &ZoneGeometry, boot_id: &[u8; 36]) -> Vec<u8> {
+fn header(zones: &ZoneGeometry, boot_id: &[u8; 36], version: u32) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes[0..8].copy_from_slice(MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].copy_from_slice(&zones.zone_count.to_le_bytes());
     bytes[16..24].copy_from_slice(&zones.zone_bytes.to_le_bytes());
     bytes[24..32].copy_from_slice(&zones.zone_capacity_bytes.to_le_bytes());
@@ -84,12 +89,16 @@ fn header(zones: &ZoneGeometry, boot_id: &[u8; 36]) -> Vec<u8> {
 /// What is wrong with a record: what, expected, found.
 type Flaw = (String, String, String);
 
+fn is_readable(version: u32) -> bool {
+    (VERSION_WITHOUT_RESETS..=VERSION).contains(&version)
+}
+
 /// The version a header says it is of, if it is a sound one of another version than this.
 fn other_version(bytes: &[u8]) -> Option<u32> {
     let is_sound = bytes.len() == HEADER_BYTES
         && &bytes[0..8] == MAGIC
         && u32_at(bytes, HEADER_CHECKED_BYTES) == crc32c::crc32c(&bytes[..HEADER_CHECKED_BYTES]);
-    Some(u32_at(bytes, 8)).filter(|version| is_sound && *version != VERSION)
+    Some(u32_at(bytes, 8)).filter(|version| is_sound && !is_readable(*version))
 }
 
 /// Checks a header against the zones wanted, and gives the boot id in it.
@@ -105,7 +114,7 @@ fn read_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<[u8; 36], Flaw> {
     if found != computed {
         return flaw("checksum of the header", format!("{computed:#x}"), format!("{found:#x}"));
     }
-    if u32_at(bytes, 8) != VERSION {
+    if !is_readable(u32_at(bytes, 8)) {
         return flaw("version", VERSION.to_string(), u32_at(bytes, 8).to_string());
     }
     let reserved = bytes[37..40].iter().chain(&bytes[76..80]).chain(&bytes[HEADER_CHECKED_BYTES + 4..]);
@@ -131,6 +140,8 @@ fn read_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<[u8; 36], Flaw> {
 struct Entry {
     finished: bool,
     non_sequential: bool,
+    /// Nothing of it counts: its bytes are being taken away.
+    resetting: bool,
     written_bytes: u64,
     synced_bytes: u64,
     /// Of a non-sequential zone.
@@ -144,7 +155,7 @@ impl Entry {
             return bytes;
         }
         bytes[0..4].copy_from_slice(&zone.0.to_le_bytes());
-        bytes[4] = u8::from(self.finished) | u8::from(self.non_sequential) << 1;
+        bytes[4] = u8::from(self.finished) | u8::from(self.non_sequential) << 1 | u8::from(self.resetting) << 2;
         bytes[8..16].copy_from_slice(&self.written_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.synced_bytes.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.pointer_bytes.to_le_bytes());
@@ -169,12 +180,13 @@ impl Entry {
         if u32_at(bytes, 0) != zone.0 {
             return flaw("number", zone.to_string(), u32_at(bytes, 0).to_string());
         }
-        if bytes[4] > 3 || bytes[5..8].iter().chain(&bytes[32..ENTRY_CHECKED_BYTES]).any(|&byte| byte != 0) {
+        if bytes[4] > 7 || bytes[5..8].iter().chain(&bytes[32..ENTRY_CHECKED_BYTES]).any(|&byte| byte != 0) {
             return flaw("reserved bytes of the entry", "zeros".to_owned(), "others".to_owned());
         }
         let entry = Entry {
             finished: bytes[4] & 1 != 0,
             non_sequential: bytes[4] & 2 != 0,
+            resetting: bytes[4] & 4 != 0,
             written_bytes: u64_at(bytes, 8),
             synced_bytes: u64_at(bytes, 16),
             pointer_bytes: u64_at(bytes, 24),
@@ -197,6 +209,9 @@ impl Entry {
 
     /// The state of a zone, after a restart of the machine or without one.
     fn state(self, restarted: bool, zones: &ZoneGeometry) -> ZoneState {
+        if self.resetting {
+            return Entry::default().state(restarted, zones);
+        }
         let written_bytes = if restarted { self.synced_bytes } else { self.written_bytes };
         let pointer_bytes = match (self.finished, self.non_sequential) {
             (true, _) => zones.zone_capacity_bytes,
@@ -227,6 +242,8 @@ pub struct ZoneRecord {
     lost: Vec<ZoneId>,
     was_made: bool,
     is_read_only: bool,
+    /// Version of the file.
+    version: u32,
     entries: Vec<Entry>,
     /// Zones written since the last sync.
     unsynced: Vec<ZoneId>,
@@ -299,7 +316,9 @@ impl ZoneRecord {
         }
         // Whole under its name, or not there: it is made under another.
         let file = match fresh {
-            true => make(path, &header(&zones, &boot_id), length, create.unwrap_or_default()).map_err(failed)?,
+            true => {
+                make(path, &header(&zones, &boot_id, VERSION), length, create.unwrap_or_default()).map_err(failed)?
+            }
             false => file,
         };
         let damaged = |offset_bytes: u64, (what, expected, found): Flaw| MediaError::Damaged {
@@ -324,6 +343,7 @@ impl ZoneRecord {
         if !fresh && found_length != length {
             return Err(damaged(0, short()));
         }
+        let version = u32_at(&bytes, 8);
         let restarted = written_in != boot_id || boot_id == [0; 36];
         let mut entries = Vec::with_capacity(zones.zone_count as usize);
         for zone in (0..zones.zone_count).map(ZoneId) {
@@ -336,7 +356,7 @@ impl ZoneRecord {
         let (lost, unsynced) = (Vec::new(), Vec::new());
         let is_read_only = read_only;
         let mut record =
-            ZoneRecord { name, file, zones, unnoted_boot, lost, was_made, is_read_only, entries, unsynced };
+            ZoneRecord { name, file, zones, unnoted_boot, lost, was_made, is_read_only, version, entries, unsynced };
         record.forget_unsynced();
         Ok(record)
     }
@@ -364,11 +384,15 @@ impl ZoneRecord {
             self.write_entry(zone, self.entries[zone.0 as usize])?;
         }
         self.sync_file()?;
-        let header = header(&self.zones, &boot_id);
-        self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
-        self.sync_file()?;
+        self.write_header(&boot_id, self.version)?;
         (self.unnoted_boot, self.lost) = (None, Vec::new());
         Ok(())
+    }
+
+    fn write_header(&self, boot_id: &[u8; 36], version: u32) -> Result<(), MediaError> {
+        let header = header(&self.zones, boot_id, version);
+        self.file.write_all_at(&header, 0).map_err(|error| self.failed(Operation::Write, 0, error))?;
+        self.sync_file()
     }
 
     fn failed(&self, operation: Operation, offset_bytes: u64, error: std::io::Error) -> MediaError {
@@ -400,20 +424,36 @@ impl ZoneRecord {
 
     /// Follows a write that completed.
     pub(super) fn written(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
+        self.note_written(zone, state, None).map(drop)
+    }
+
+    /// Follows a write that is durable and began at this byte of the zone. False when what lies before it is not: then only a sync
+    /// of the device makes it count.
+    pub(super) fn written_durably(&mut self, zone: ZoneId, state: ZoneState, from: u64) -> Result<bool, MediaError> {
+        self.note_written(zone, state, Some(from))
+    }
+
+    fn note_written(&mut self, zone: ZoneId, state: ZoneState, durable_from: Option<u64>) -> Result<bool, MediaError> {
         let before = self.entries[zone.0 as usize];
         let ZoneState { written_bytes, non_sequential, .. } = state;
         let pointer_bytes = if non_sequential { state.pointer_bytes } else { 0 };
-        let entry = Entry { written_bytes, non_sequential, pointer_bytes, ..before };
+        let was_synced = before.written_bytes == before.synced_bytes;
+        let is_durable = durable_from.is_some_and(|from| was_synced && from <= before.synced_bytes);
+        let synced_bytes = if is_durable { written_bytes } else { before.synced_bytes };
+        let entry = Entry { written_bytes, synced_bytes, non_sequential, pointer_bytes, resetting: false, ..before };
+        let is_enough = is_durable || durable_from.is_none();
         if entry == before {
-            return Ok(());
+            return Ok(is_enough);
         }
         self.note_boot()?;
         self.write_entry(zone, entry)?;
         self.entries[zone.0 as usize] = entry;
-        if before.written_bytes == before.synced_bytes {
+        if is_durable {
+            self.sync_file()?;
+        } else if was_synced && entry.written_bytes != entry.synced_bytes {
             self.unsynced.push(zone);
         }
-        Ok(())
+        Ok(is_enough)
     }
 
     /// Follows the cleaning of a zone by the device itself, which nobody asked for.
@@ -421,10 +461,38 @@ impl ZoneRecord {
         if self.is_read_only { Ok(()) } else { self.written(zone, state) }
     }
 
+    /// Precedes a reset, before the bytes of the zone are gone; durable when it returns.
+    pub(super) fn begin_reset(&mut self, zone: ZoneId) -> Result<(), MediaError> {
+        let before = self.entries[zone.0 as usize];
+        if before == Entry::default() || before.resetting {
+            return Ok(());
+        }
+        self.note_boot()?;
+        if self.version < VERSION {
+            self.write_header(&boot_id(), VERSION)?;
+            self.version = VERSION;
+        }
+        // In memory it is as it was until the reset is done: one that fails leaves a zone that goes on.
+        self.write_entry(zone, Entry { resetting: true, ..before })?;
+        self.sync_file()
+    }
+
+    /// Follows a reset that failed after it had [begun](ZoneRecord::begin_reset).
+    pub(super) fn reset_failed(&mut self, zone: ZoneId) {
+        // What cannot be noted now is noted with the next write to the zone.
+        let _ = self.write_entry(zone, self.entries[zone.0 as usize]);
+    }
+
+    /// Zones of which a reset had begun and was not ended when the device was last used. None of a record that is only read.
+    pub(super) fn interrupted_resets(&self) -> Vec<ZoneId> {
+        let zones = (0..).map(ZoneId).zip(&self.entries);
+        zones.filter(|(_, entry)| entry.resetting && !self.is_read_only).map(|(zone, _)| zone).collect()
+    }
+
     /// Follows a reset or finish; durable when it returns.
     pub(super) fn commanded(&mut self, zone: ZoneId, state: ZoneState) -> Result<(), MediaError> {
         let entry = match state.condition {
-            ZoneCondition::Full => Entry { finished: true, ..self.entries[zone.0 as usize] },
+            ZoneCondition::Full => Entry { finished: true, resetting: false, ..self.entries[zone.0 as usize] },
             _ => Entry::default(),
         };
         self.note_boot()?;
@@ -510,7 +578,7 @@ pub(crate) fn fuzz(bytes: &[u8]) {
     };
     let cut = bytes.len().min(HEADER_BYTES);
     if let Ok(boot_id) = read_header(&bytes[..cut], &zones) {
-        assert_eq!(header(&zones, &boot_id), bytes[..cut]);
+        assert_eq!(header(&zones, &boot_id, u32_at(bytes, 8)), bytes[..cut]);
     }
     // Short inputs are entries too, so that the fuzzer reaches them without a whole header.
     for entry in [bytes, &bytes[cut..]] {

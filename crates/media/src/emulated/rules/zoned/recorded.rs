@@ -39,6 +39,24 @@ fn follow_cleanings(table: &Mutex<ZoneTable>, record: &Mutex<ZoneRecord>) -> Res
     cleaned.into_iter().try_for_each(|zone| record.lock().cleaned(zone, table.state(zone)))
 }
 
+impl Recorded {
+    /// Notes how far a completed durable write took its zones. Where bytes before it are not durable the device is synced: the
+    /// pointer of a zone counts up to the first byte that is not.
+    fn follow_durable(&self, written: &Range<u64>, context: &IoContext) -> Result<(), MediaError> {
+        let mut is_enough = true;
+        {
+            let table = self.table.lock();
+            let mut record = self.record.lock();
+            for zone in table.geometry().zones_in(written) {
+                let from = written.start.saturating_sub(table.geometry().start_bytes(zone));
+                is_enough &= record.written_durably(zone, table.state(zone), from)?;
+            }
+        }
+        follow_cleanings(&self.table, &self.record)?;
+        if is_enough { Ok(()) } else { self.sync(context) }
+    }
+}
+
 impl BlockDevice for Recorded {
     fn name(&self) -> &str {
         self.inner.name()
@@ -55,12 +73,16 @@ impl BlockDevice for Recorded {
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
         let mut result = self.inner.execute(requests, context);
         for request in requests.iter_mut() {
-            let (length_bytes, is_write) = (request.length_bytes(), matches!(request.transfer, Transfer::Write { .. }));
-            if !is_write || length_bytes == 0 || request.outcome.is_err() {
+            let length_bytes = request.length_bytes();
+            let Transfer::Write { durable, .. } = request.transfer else { continue };
+            if length_bytes == 0 || request.outcome.is_err() {
                 continue;
             }
             let written = request.offset_bytes..request.offset_bytes + length_bytes;
-            request.outcome = follow(&self.table, &self.record, &written);
+            request.outcome = match durable {
+                true => self.follow_durable(&written, context),
+                false => follow(&self.table, &self.record, &written),
+            };
             result = result.and(request.outcome.clone());
         }
         result

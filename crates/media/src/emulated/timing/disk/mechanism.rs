@@ -1,6 +1,7 @@
 //! Where bytes are on the platters, and how the head gets to them.
 
 use super::seek::SeekCurve;
+use crate::device::SeekTimes;
 
 /// Order in which a cylinder's tracks are numbered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +49,17 @@ pub struct MechanismParameters {
     pub head_switch_nanos: u64,
     /// Extra settling before writing after any movement.
     pub write_settle_nanos: u64,
+}
+
+impl MechanismParameters {
+    /// The times that the disk states of itself.
+    pub(super) fn seek_times(&self) -> SeekTimes {
+        SeekTimes {
+            shortest_nanos: self.seek.nanos(1),
+            longest_nanos: self.seek.nanos(self.stroke_cylinders.saturating_sub(1).max(1)),
+            rotation_nanos: self.rotation_nanos,
+        }
+    }
 }
 
 /// Where the arm is and when.

@@ -248,6 +248,7 @@ impl Timing for Disk {
         capabilities.volatile_cache = self.parameters.cache.write_bytes > 0;
         capabilities.forced_unit_access = true;
         capabilities.queue_depth = self.parameters.queue_depth.max(1);
+        capabilities.seek = Some(self.parameters.mechanism.seek_times());
     }
 
     fn submit(&mut self, now_nanos: u64, task: Task) {

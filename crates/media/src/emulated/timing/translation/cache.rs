@@ -1,9 +1,9 @@
 //! The media cache: what is in it, and what cleaning it takes.
 
 use super::extents::ExtentMap;
-use super::parameters::CleaningOrder;
+use super::parameters::{CleaningOrder, SpaceReclaim};
 use crate::zones::{MediaCache, ZoneGeometry, ZoneId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Sectors of the medium, which are written whole.
@@ -17,7 +17,8 @@ pub(super) const EXTENTS_MIN: u32 = 8;
 pub(super) struct CachedZone {
     /// Bytes of the log, written over or not.
     pub(super) bytes: u64,
-    /// Its place among those that became so.
+    /// Position in the log, in bytes appended so far, of its first piece. Records of earlier builds
+    /// count pieces here, which gives the same order.
     pub(super) since: u64,
 }
 
@@ -27,10 +28,13 @@ pub(super) struct Cache {
     limits: MediaCache,
     map: ExtentMap,
     zones: BTreeMap<ZoneId, CachedZone>,
+    /// The same zones by the position of their first piece: the first one holds the tail of the log.
+    by_age: BTreeSet<(u64, ZoneId)>,
     used_bytes: u64,
     /// Where the next byte goes. The log goes round; what it comes upon is taken to be free.
     head_bytes: u64,
-    zones_so_far: u64,
+    /// Position in the log of the next piece.
+    log_bytes: u64,
     is_endless: bool,
 }
 
@@ -51,26 +55,28 @@ impl Cache {
             limits: MediaCache { bytes, extents_max: extents_max.max(EXTENTS_MIN) },
             map: ExtentMap::default(),
             zones: BTreeMap::new(),
+            by_age: BTreeSet::new(),
             used_bytes: 0,
             head_bytes: 0,
-            zones_so_far: 0,
+            log_bytes: 0,
             is_endless,
         }
     }
 
-    /// The same cache with these zones in it, a map, and the place of the next byte and of the next zone that is not sequential.
+    /// The same cache with these zones in it, a map, where the next byte goes, and its position in the log.
     pub(super) fn with(self, zones: BTreeMap<ZoneId, CachedZone>, map: ExtentMap, next: (u64, u64)) -> Self {
         let used_bytes = zones.values().map(|zone| zone.bytes).sum();
-        Cache { map, zones, used_bytes, head_bytes: next.0, zones_so_far: next.1, ..self }
+        let by_age = zones.iter().map(|(&zone, cached)| (cached.since, zone)).collect();
+        Cache { map, zones, by_age, used_bytes, head_bytes: next.0, log_bytes: next.1, ..self }
     }
 
     pub(super) fn zones(&self) -> &BTreeMap<ZoneId, CachedZone> {
         &self.zones
     }
 
-    /// Where the next byte goes, and what place the next zone that is not sequential has.
+    /// Where the next byte goes, and its position in the log.
     pub(super) fn next(&self) -> (u64, u64) {
-        (self.head_bytes, self.zones_so_far)
+        (self.head_bytes, self.log_bytes)
     }
 
     /// Bytes of the log that are in use, written over or not.
@@ -94,10 +100,21 @@ impl Cache {
         self.zones.contains_key(&zone)
     }
 
-    /// Whether so many bytes in one piece can be taken.
-    pub(super) fn fits(&self, length_bytes: u64) -> bool {
+    /// Bytes of the log that cannot be written: by [`SpaceReclaim::Zone`] those of zones in the cache, by [`SpaceReclaim::LogTail`] all
+    /// from the first piece of the oldest zone in the cache on.
+    pub(super) fn occupied_bytes(&self, reclaim: SpaceReclaim) -> u64 {
+        let from_tail = self.by_age.first().map_or(0, |&(since, _)| self.log_bytes.saturating_sub(since));
+        match reclaim {
+            SpaceReclaim::Zone => self.used_bytes,
+            SpaceReclaim::LogTail => from_tail.max(self.used_bytes),
+        }
+    }
+
+    /// Whether `length_bytes` in one piece can be taken.
+    pub(super) fn fits(&self, length_bytes: u64, reclaim: SpaceReclaim) -> bool {
         let MediaCache { bytes, extents_max } = self.limits;
-        self.is_endless || (self.used_bytes + length_bytes <= bytes && self.map.len() + 2 <= extents_max as usize)
+        self.is_endless
+            || (self.occupied_bytes(reclaim) + length_bytes <= bytes && self.map.len() + 2 <= extents_max as usize)
     }
 
     /// Longest piece, so that an empty cache takes any.
@@ -105,11 +122,11 @@ impl Cache {
         (self.limits.bytes / 4).max(1)
     }
 
-    /// Whether no more than so many hundredths of cache and map are in use.
-    pub(super) fn is_below(&self, percent: u32) -> bool {
+    /// Whether at most `percent` of the cache and of the map are in use.
+    pub(super) fn is_below(&self, percent: u32, reclaim: SpaceReclaim) -> bool {
         let MediaCache { bytes, extents_max } = self.limits;
         let below = |used: u64, limit: u64| u128::from(used) * 100 <= u128::from(limit) * u128::from(percent);
-        below(self.used_bytes, bytes) && below(self.map.len() as u64, extents_max.into())
+        below(self.occupied_bytes(reclaim), bytes) && below(self.map.len() as u64, extents_max.into())
     }
 
     /// Takes a piece that fits, of one zone, and says which bytes of the cache it goes to. Pieces begin at whole sectors of the medium.
@@ -122,10 +139,13 @@ impl Cache {
         self.head_bytes += length.next_multiple_of(SECTOR_BYTES);
         self.used_bytes += length;
         self.map.insert(range, at);
-        let since = self.zones_so_far;
-        let cached = self.zones.entry(zone).or_insert(CachedZone { bytes: 0, since });
+        let since = self.log_bytes;
+        let cached = self.zones.entry(zone).or_insert_with(|| {
+            self.by_age.insert((since, zone));
+            CachedZone { bytes: 0, since }
+        });
         cached.bytes += length;
-        self.zones_so_far += 1;
+        self.log_bytes = self.log_bytes.saturating_add(length);
         at..at + length
     }
 
@@ -137,9 +157,30 @@ impl Cache {
     /// Gives back the space of a zone of which nothing is needed any more; how much it was.
     pub(super) fn release(&mut self, zone: ZoneId, range: &Range<u64>) -> u64 {
         self.map.remove(range);
-        let bytes = self.zones.remove(&zone).map_or(0, |cached| cached.bytes);
+        let Some(CachedZone { bytes, since }) = self.zones.remove(&zone) else { return 0 };
+        self.by_age.remove(&(since, zone));
         self.used_bytes -= bytes;
         bytes
+    }
+
+    /// Keeps of a zone what is left of it in the map after a cleaning during which it was written; how many bytes are given back. The zone then
+    /// lies in the log where its oldest piece does.
+    pub(super) fn keep_rest(&mut self, zone: ZoneId, own: &Range<u64>) -> u64 {
+        let (head, limit) = (self.head_bytes, self.limits.bytes);
+        let (mut live_bytes, mut oldest_bytes) = (0u64, 0u64);
+        for (piece, at) in self.map.within(own) {
+            live_bytes += piece.end - piece.start;
+            let behind_head = if at < head { head - at } else { (head + limit).saturating_sub(at) };
+            oldest_bytes = oldest_bytes.max(behind_head);
+        }
+        let Some(cached) = self.zones.get_mut(&zone).filter(|_| live_bytes > 0) else { return 0 };
+        let released = cached.bytes.saturating_sub(live_bytes);
+        cached.bytes -= released;
+        self.used_bytes -= released;
+        self.by_age.remove(&(cached.since, zone));
+        cached.since = cached.since.max(self.log_bytes.saturating_sub(oldest_bytes));
+        self.by_age.insert((cached.since, zone));
+        released
     }
 
     /// What must be read and written to clean a zone whose pointer stood at byte `pointer` of the address space: from the first
@@ -163,7 +204,7 @@ impl Cache {
             span.end - span.start
         };
         let chosen = match order {
-            CleaningOrder::Oldest => self.zones.iter().min_by_key(|(_, cached)| cached.since),
+            CleaningOrder::Oldest => return self.by_age.first().map(|&(_, zone)| zone),
             CleaningOrder::Cheapest => self.zones.iter().min_by_key(|(zone, cached)| (cost(**zone), cached.since)),
             CleaningOrder::Fullest => {
                 self.zones.iter().min_by_key(|(_, cached)| (u64::MAX - cached.bytes, cached.since))
@@ -223,6 +264,7 @@ mod tests {
     use super::*;
 
     const SECTOR: u64 = 4096;
+    const RECLAIMS: [SpaceReclaim; 2] = [SpaceReclaim::Zone, SpaceReclaim::LogTail];
 
     fn cache(bytes: u64, extents_max: u32) -> Cache {
         Cache::new(MediaCache { bytes, extents_max }, false)
@@ -235,19 +277,65 @@ mod tests {
             assert_eq!(cache.append(ZoneId(3), 0..SECTOR).end - SECTOR, (cache.used_bytes - SECTOR));
         }
         assert_eq!((cache.used_bytes, cache.map.len()), (5 * SECTOR, 1));
-        assert!(cache.fits(5 * SECTOR) && !cache.fits(6 * SECTOR) && !cache.is_below(49) && cache.is_below(50));
+        for reclaim in RECLAIMS {
+            assert!(cache.fits(5 * SECTOR, reclaim) && !cache.fits(6 * SECTOR, reclaim));
+            assert!(!cache.is_below(49, reclaim) && cache.is_below(50, reclaim));
+        }
         assert_eq!(cache.release(ZoneId(3), &(0..100 * SECTOR)), 5 * SECTOR);
-        assert!(cache.is_empty() && cache.is_below(0) && cache.fits(10 * SECTOR));
+        assert!(cache.is_empty());
+        assert!(RECLAIMS.iter().all(|&reclaim| cache.is_below(0, reclaim) && cache.fits(10 * SECTOR, reclaim)));
     }
 
     #[test]
     fn a_full_map_takes_nothing() {
         let mut cache = cache(1 << 40, 10);
         for index in 0..9 {
-            assert!(cache.fits(SECTOR));
+            assert!(cache.fits(SECTOR, SpaceReclaim::Zone));
             cache.append(ZoneId(0), index * 2 * SECTOR..(index * 2 + 1) * SECTOR);
         }
-        assert!(!cache.fits(SECTOR));
+        assert!(RECLAIMS.iter().all(|&reclaim| !cache.fits(SECTOR, reclaim)));
+    }
+
+    /// A log is written round: what lies between a zone that is in the cache and the head cannot be written, whatever was cleaned of it.
+    #[test]
+    fn space_comes_back_with_the_zone_or_at_the_tail_of_the_log() {
+        let mut cache = cache(10 * SECTOR, 100);
+        cache.append(ZoneId(1), 0..SECTOR);
+        cache.append(ZoneId(2), 100 * SECTOR..106 * SECTOR);
+        cache.append(ZoneId(3), 200 * SECTOR..202 * SECTOR);
+        let occupied = |cache: &Cache| RECLAIMS.map(|reclaim| cache.occupied_bytes(reclaim) / SECTOR);
+        assert_eq!(occupied(&cache), [9, 9]);
+        cache.release(ZoneId(2), &(100 * SECTOR..200 * SECTOR));
+        assert_eq!(occupied(&cache), [3, 9]);
+        assert!(cache.fits(7 * SECTOR, SpaceReclaim::Zone) && !cache.fits(2 * SECTOR, SpaceReclaim::LogTail));
+        // Written again, it lies at the head.
+        cache.append(ZoneId(2), 100 * SECTOR..101 * SECTOR);
+        cache.release(ZoneId(1), &(0..100 * SECTOR));
+        assert_eq!(occupied(&cache), [3, 3]);
+        cache.release(ZoneId(3), &(200 * SECTOR..300 * SECTOR));
+        assert_eq!(occupied(&cache), [1, 1]);
+    }
+
+    #[test]
+    fn a_zone_written_while_it_was_cleaned_keeps_what_is_left() {
+        let mut cache = cache(10 * SECTOR, 100);
+        let own = 0..100 * SECTOR;
+        cache.append(ZoneId(0), 0..3 * SECTOR);
+        cache.append(ZoneId(0), 2 * SECTOR..4 * SECTOR);
+        cache.append(ZoneId(0), 9 * SECTOR..10 * SECTOR);
+        cache.forget(&(0..8 * SECTOR));
+        assert_eq!((cache.used_bytes(), cache.occupied_bytes(SpaceReclaim::LogTail)), (6 * SECTOR, 6 * SECTOR));
+        assert_eq!(cache.keep_rest(ZoneId(0), &own), 5 * SECTOR);
+        assert_eq!((cache.used_bytes(), cache.occupied_bytes(SpaceReclaim::LogTail)), (SECTOR, SECTOR));
+        // Round the end of the log.
+        cache.append(ZoneId(1), 100 * SECTOR..104 * SECTOR);
+        cache.append(ZoneId(0), 20 * SECTOR..22 * SECTOR);
+        assert_eq!(cache.keep_rest(ZoneId(0), &own), 0);
+        assert_eq!(cache.occupied_bytes(SpaceReclaim::LogTail), 7 * SECTOR);
+        cache.forget(&(9 * SECTOR..10 * SECTOR));
+        assert_eq!(cache.keep_rest(ZoneId(0), &own), SECTOR);
+        assert_eq!(cache.occupied_bytes(SpaceReclaim::LogTail), 6 * SECTOR);
+        assert_eq!(cache.keep_rest(ZoneId(2), &(200 * SECTOR..300 * SECTOR)), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::cache::{Cache, SECTOR_BYTES};
 use super::record::MediaCacheRecord;
 use super::{Cleaning, Mode, Step, TranslationLayer};
 use crate::emulated::rules::ZoneTable;
-use crate::emulated::timing::Interrupted;
+use crate::emulated::timing::{Interrupted, SpaceReclaim};
 use crate::zones::{MediaCache, ZoneGeometry, ZoneId};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -37,6 +37,8 @@ pub(super) enum Change {
     Forgotten { range: Range<u64> },
     /// Nothing of a zone is in the cache any more.
     Released { zone: ZoneId },
+    /// A zone was cleaned, and only what was written meanwhile is left of it.
+    KeptRest { zone: ZoneId },
     /// What is under way from then on.
     UnderWay(UnderWay),
 }
@@ -66,6 +68,7 @@ impl Lasting {
                 self.cache.release(*zone, &zones.range(*zone));
                 self.give_up(*zone);
             }
+            Change::KeptRest { zone } => _ = self.cache.keep_rest(*zone, &zones.range(*zone)),
             Change::UnderWay(under_way) => self.under_way = under_way.clone(),
         }
     }
@@ -104,7 +107,7 @@ impl Lasting {
                 continue;
             }
             let end = written.max(own.start + SECTOR_BYTES);
-            if self.cache.fits(SECTOR_BYTES) {
+            if self.cache.fits(SECTOR_BYTES, SpaceReclaim::Zone) {
                 self.cache.append(zone, end - SECTOR_BYTES..end);
             } else {
                 table.cleaned(zone, state.written_bytes);
@@ -141,6 +144,7 @@ impl TranslationLayer {
             in_flight: 0,
             is_stale: true,
             is_rewritten: false,
+            has_done_step: false,
         });
         if is_blocking {
             self.mode = Mode::Blocking;
@@ -187,6 +191,12 @@ impl TranslationLayer {
             self.note(|| Change::Forgotten { range: part.clone() });
             self.cache.forget(part);
         }
+    }
+
+    /// Gives back the space of a zone that was cleaned, but for what was written meanwhile.
+    pub(super) fn keep_rest(&mut self, zone: ZoneId, own: &Range<u64>) {
+        self.note(|| Change::KeptRest { zone });
+        self.counters.released_bytes += self.cache.keep_rest(zone, own);
     }
 
     /// Gives back the space of a zone of which nothing is needed any more.

@@ -2,8 +2,9 @@
 //!
 //! Writes at the pointer of a zone go to their place; others go to the media cache, a log at the beginning of the disk, and
 //! make their zone non-sequential until it is cleaned: what lies between its first update and its pointer is read, and written
-//! back with what the cache has of it. That happens when nobody asked anything of the drive for a while, and stops at the next
-//! command; and, when cache or map are full, while requests wait, of which some are served between two steps.
+//! back with what the cache has of it. An idle cleaning begins after a while without commands; at the next command it stops, or
+//! finishes its zone while requests are served between its steps. A blocking cleaning begins when a write finds cache or map full:
+//! requests wait in order of arrival, and some are served between two steps.
 //!
 //! The layer is itself a model of time over one of the disk below, without thread or clock: its cleanings are requests of that
 //! disk, of a track each, at most two at once, which are not called off once they began. Where bytes lie is a matter of time
@@ -19,7 +20,9 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
-pub use parameters::{CleaningOrder, Interrupted, TranslationParameters};
+pub use parameters::{
+    CleaningOrder, Interrupted, ST8000AS0022_PUBLISHED_CACHE_BYTES, SpaceReclaim, TranslationParameters,
+};
 pub use record::MediaCacheRecord;
 pub(crate) use record::fuzz as fuzz_media_cache_record;
 pub(crate) use recorded::CacheRecorded;
@@ -83,8 +86,17 @@ enum Mode {
     Serving,
     /// Cleaning until the host wants anything.
     Idle,
+    /// An idle cleaning that finishes its zone while the host wants something.
+    Finishing,
     /// Cleaning until there is space.
     Blocking,
+}
+
+impl Mode {
+    /// Whether requests wait for the step under way.
+    fn is_holding(self) -> bool {
+        matches!(self, Mode::Finishing | Mode::Blocking)
+    }
 }
 
 /// A zone that is being cleaned.
@@ -105,6 +117,8 @@ struct Cleaning {
     is_stale: bool,
     /// Something was written in what is not left of the zone.
     is_rewritten: bool,
+    /// A step of it is done.
+    has_done_step: bool,
 }
 
 impl Cleaning {
@@ -252,7 +266,7 @@ impl TranslationLayer {
                 false => from..whole.end.min(from.saturating_add(self.cache.piece_bytes_max())),
             };
             let length = piece.end - piece.start;
-            if !in_place && !self.cache.fits(length) {
+            if !in_place && !self.cache.fits(length, self.parameters.reclaim) {
                 let length_bytes = range.end - from;
                 return Some(Task { offset_bytes: from, length_bytes, ..task });
             }
@@ -294,19 +308,29 @@ impl TranslationLayer {
         self.counters.interrupted_cleanings += 1;
         match self.parameters.interrupted {
             Interrupted::GoesOn => {}
-            Interrupted::RepeatsZone => self.cleaning = None,
-            Interrupted::RepeatsStep => {
-                self.cleanings += 1;
-                if let Some(cleaning) = &mut self.cleaning {
-                    (cleaning.number, cleaning.begun, cleaning.in_flight) = (self.cleanings, 0, 0);
+            Interrupted::FinishesZone => {
+                if self.cleaning.as_ref().is_some_and(|cleaning| cleaning.has_done_step) {
+                    self.mode = Mode::Finishing;
+                } else {
+                    self.repeat_step();
                 }
             }
+            Interrupted::RepeatsZone => self.cleaning = None,
+            Interrupted::RepeatsStep => self.repeat_step(),
+        }
+    }
+
+    /// Gives up what is done of the step under way.
+    fn repeat_step(&mut self) {
+        self.cleanings += 1;
+        if let Some(cleaning) = &mut self.cleaning {
+            (cleaning.number, cleaning.begun, cleaning.in_flight) = (self.cleanings, 0, 0);
         }
     }
 
     /// Serves a request, or lets it wait until there is space.
     fn take(&mut self, task: Task) {
-        if self.mode == Mode::Blocking || !self.held.is_empty() {
+        if self.mode.is_holding() || !self.held.is_empty() {
             self.held.push_back(task);
             return;
         }
@@ -351,9 +375,20 @@ impl TranslationLayer {
         let step = self.step(&rest, pointer);
         self.cleanings += 1;
         let (number, mode, begun, in_flight) = (self.cleanings, self.mode, 0, 0);
-        let (is_stale, is_rewritten) = (false, false);
-        self.cleaning =
-            Some(Cleaning { number, mode, zone, pointer, rest, step, begun, in_flight, is_stale, is_rewritten });
+        let (is_stale, is_rewritten, has_done_step) = (false, false, false);
+        self.cleaning = Some(Cleaning {
+            number,
+            mode,
+            zone,
+            pointer,
+            rest,
+            step,
+            begun,
+            in_flight,
+            is_stale,
+            is_rewritten,
+            has_done_step,
+        });
         true
     }
 
@@ -387,6 +422,7 @@ impl TranslationLayer {
         }
         let part = cleaning.step.part.clone();
         cleaning.rest.start = part.end;
+        cleaning.has_done_step = true;
         let (zone, pointer) = (cleaning.zone, cleaning.pointer.max(part.end));
         let (own, is_more) = (self.zones.range(zone), cleaning.rest.start < cleaning.rest.end);
         // What may have to be done again stays in the cache until all of it is done.
@@ -403,6 +439,9 @@ impl TranslationLayer {
         let is_left = if is_kept { is_rewritten } else { self.cache.map().within(&own).next().is_some() };
         if is_left {
             // Written to meanwhile, before what was done: it is cleaned once more.
+            if !is_kept {
+                self.keep_rest(zone, &own);
+            }
             self.table.lock().cleaned_in_part(zone, pointer - own.start);
             return true;
         }
@@ -415,33 +454,26 @@ impl TranslationLayer {
         true
     }
 
-    /// Hands on what waited for space or for a step, as far as may be: so many requests at most.
+    /// Serves at most `most` requests that waited for space or for a step, in order of arrival, up to the first one without space.
     fn serve_held(&mut self, most: usize) {
-        let mut served = 0;
-        let mut waiting = VecDeque::with_capacity(self.held.len());
-        while let Some(task) = self.held.pop_front() {
-            if served >= most {
-                waiting.push_back(task);
-                continue;
+        for _ in 0..most {
+            let Some(task) = self.held.pop_front() else { return };
+            if let Some(rest) = self.serve(task) {
+                self.held.push_front(rest);
+                return;
             }
-            let before = self.open.get(&task.id).copied();
-            let rest = self.serve(task);
-            served += usize::from(self.open.get(&task.id).copied() != before);
-            match rest {
-                Some(rest) => waiting.push_back(rest),
-                None => self.complete_if_done(task.id),
-            }
+            self.complete_if_done(task.id);
         }
-        self.held = waiting;
     }
 
-    /// Serves all that waited; false if there is no space again, so that blocking goes on.
-    fn end_blocking(&mut self) -> bool {
+    /// Serves all requests that waited; false if one finds no space, so that a blocking cleaning begins or continues.
+    fn end_holding(&mut self) -> bool {
+        let was_blocking = self.mode == Mode::Blocking;
         self.mode = Mode::Serving;
         self.serve_held(usize::MAX);
         if !self.held.is_empty() {
             self.mode = Mode::Blocking;
-            self.counters.blocking_cleanings += 1;
+            self.counters.blocking_cleanings += u64::from(!was_blocking);
         }
         self.mode == Mode::Serving
     }
@@ -453,24 +485,28 @@ impl TranslationLayer {
             if self.mode == Mode::Serving {
                 return;
             }
-            if self.mode == Mode::Blocking && ended {
-                if self.cache.is_below(self.parameters.blocking_stop_percent) {
-                    if self.end_blocking() {
-                        return;
-                    }
-                } else {
-                    self.serve_held(self.parameters.requests_between_steps.max(1) as usize);
+            if self.mode.is_holding() && ended {
+                let is_over = match self.mode {
+                    Mode::Finishing => self.cleaning.is_none(),
+                    _ => self.cache.is_below(self.parameters.blocking_stop_percent, self.parameters.reclaim),
+                };
+                match is_over {
+                    true if self.end_holding() => return,
+                    true => {}
+                    false => self.serve_held(self.parameters.requests_between_steps.max(1) as usize),
                 }
             }
             // A step begins when what was served before it is done.
             let is_served = self.owners.values().all(|owner| matches!(owner, Owner::Cleaning(_)));
             let at_beginning = self.cleaning.as_ref().is_none_or(|cleaning| cleaning.begun == 0);
-            if self.mode == Mode::Blocking && at_beginning && !is_served {
+            if self.mode.is_holding() && at_beginning && !is_served {
                 return;
             }
-            if !self.plan() {
+            // The zone that was to be finished was reset or discarded.
+            let is_pointless = self.mode == Mode::Finishing && self.cleaning.is_none();
+            if is_pointless || !self.plan() {
                 // All is clean.
-                if self.mode == Mode::Idle || self.end_blocking() {
+                if self.mode == Mode::Idle || self.end_holding() {
                     self.mode = Mode::Serving;
                     return;
                 }
@@ -515,7 +551,7 @@ impl TranslationLayer {
         let passed = nanos.saturating_sub(self.now_nanos);
         match self.mode {
             Mode::Serving => {}
-            Mode::Idle => self.counters.idle_cleaning_nanos += passed,
+            Mode::Idle | Mode::Finishing => self.counters.idle_cleaning_nanos += passed,
             Mode::Blocking => self.counters.blocking_cleaning_nanos += passed,
         }
         self.now_nanos = self.now_nanos.max(nanos);

@@ -3,7 +3,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVEMAP` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version, 2; 1 has no entries of kind 6, and counts pieces where 2 has positions in the log |
 //! | 12 | 4 | number of zones of the drive |
 //! | 16 | 8 | bytes of a zone |
 //! | 24 | 8 | bytes of the cache |
@@ -12,12 +12,12 @@
 //! | 40 | 4 | zones in the cache |
 //! | 44 | 4 | extents |
 //! | 48 | 8 | where the next byte of the log of the cache goes |
-//! | 56 | 8 | place of the next zone among those in the cache |
+//! | 56 | 8 | position in the log of the next piece: bytes appended so far |
 //! | 64 | 32 | what is under way, as in an entry of kind 4 from its offset 4 on |
 //! | 96 | 4 | crc32c of zones and extents |
 //! | 100 | 4 | crc32c of bytes 0 to 100 |
 //! | 104 | 408 | zero |
-//! | 512 | 24 each | zones in the cache, ascending: number (4), zero (4), bytes in the cache, written over or not (8), place among them (8) |
+//! | 512 | 24 each | zones in the cache, ascending: number (4), zero (4), bytes in the cache, written over or not (8), position in the log of its first piece (8) |
 //! | | 24 each | extents, ascending: first byte of the address space (8), the byte behind the last (8), first byte in the cache (8) |
 //! | | | zeros up to a multiple of 512 |
 //! | | 64 each | entries of what changed, in order |
@@ -27,10 +27,10 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 4 | its number, from 0 |
-//! | 4 | 1 | kind: 1 appended, 2 forgotten, 3 released, 4 under way, 5 mark |
+//! | 4 | 1 | kind: 1 appended, 2 forgotten, 3 released, 4 under way, 5 mark, 6 kept the rest of a zone |
 //! | 5 | 1 | of kind 4: 1 a zone is being cleaned, 2 requests wait for space, 3 both, or else 0 |
 //! | 6 | 2 | zero |
-//! | 8 | 4 | zone (kinds 1, 3; 4 if one is being cleaned), or else 0 |
+//! | 8 | 4 | zone (kinds 1, 3, 6; 4 if one is being cleaned), or else 0 |
 //! | 12 | 8 | first byte of the address space: of the piece (kind 1), of the part (2), of what is left of the zone (4), or else 0 |
 //! | 20 | 8 | the byte behind it |
 //! | 28 | 8 | where the pointer of the zone stood (kind 4), or else 0 |
@@ -46,10 +46,11 @@ use super::super::lasting::{Change, Lasting, Progress, UnderWay};
 use crate::zones::{MediaCache, ZoneGeometry, ZoneId, ZoneType};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 pub(super) const MAGIC: &[u8; 8] = b"VARVEMAP";
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+const VERSIONS: RangeInclusive<u32> = 1..=VERSION;
 pub(super) const HEADER_BYTES: usize = 512;
 pub(super) const HEADER_CHECKED_BYTES: usize = 100;
 pub(super) const ENTRY_BYTES: usize = 64;
@@ -106,6 +107,7 @@ fn fields(change: &Change) -> [u8; ENTRY_BYTES] {
         Change::Appended { zone, range } => put(1, zone.0, range, 0),
         Change::Forgotten { range } => put(2, 0, range, 0),
         Change::Released { zone } => put(3, zone.0, &(0..0), 0),
+        Change::KeptRest { zone } => put(6, zone.0, &(0..0), 0),
         Change::UnderWay(UnderWay { cleaning, is_blocking }) => {
             match cleaning {
                 Some(Progress { zone, pointer, rest }) => put(4, zone.0, rest, *pointer),
@@ -152,7 +154,7 @@ pub(super) fn whole(lasting: &Lasting, zones: &ZoneGeometry) -> Vec<u8> {
     }
     let body_checksum = crc32c::crc32c(&bytes[HEADER_BYTES..]);
     bytes.resize(bytes.len().next_multiple_of(512), 0);
-    let (head_bytes, next_place) = cache.next();
+    let (head_bytes, log_bytes) = cache.next();
     bytes[0..8].copy_from_slice(MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&zones.zone_count.to_le_bytes());
@@ -164,7 +166,7 @@ pub(super) fn whole(lasting: &Lasting, zones: &ZoneGeometry) -> Vec<u8> {
     bytes[40..44].copy_from_slice(&(cache.zones().len() as u32).to_le_bytes());
     bytes[44..48].copy_from_slice(&(cache.map().len() as u32).to_le_bytes());
     bytes[48..56].copy_from_slice(&head_bytes.to_le_bytes());
-    bytes[56..64].copy_from_slice(&next_place.to_le_bytes());
+    bytes[56..64].copy_from_slice(&log_bytes.to_le_bytes());
     let under_way = fields(&Change::UnderWay(lasting.under_way.clone()));
     bytes[UNDER_WAY_AT..UNDER_WAY_AT + UNDER_WAY.len()].copy_from_slice(&under_way[UNDER_WAY]);
     bytes[96..100].copy_from_slice(&body_checksum.to_le_bytes());
@@ -209,7 +211,7 @@ pub(super) fn read(source: &mut impl Read, zones: &ZoneGeometry) -> Result<Lasti
         at += ITEM_BYTES as u64;
         Ok((at - ITEM_BYTES as u64, [u64_at(&bytes, 0), u64_at(&bytes, 8), u64_at(&bytes, 16)]))
     };
-    let (cache_bytes, head, next_place) = (limits(zones).bytes, u64_at(&header, 48), u64_at(&header, 56));
+    let (cache_bytes, head, log_bytes) = (limits(zones).bytes, u64_at(&header, 48), u64_at(&header, 56));
     let (mut held, mut used, mut behind) = (BTreeMap::new(), 0u64, 0u64);
     for _ in 0..u32_at(&header, 40) {
         let (at, [number, bytes, since]) = item("zone in the cache")?;
@@ -220,8 +222,8 @@ pub(super) fn read(source: &mut impl Read, zones: &ZoneGeometry) -> Result<Lasti
         if bytes == 0 || bytes > cache_bytes - used {
             return flaw(at, "bytes of a zone in the cache", format!("1 to {}", cache_bytes - used), bytes);
         }
-        if since >= next_place {
-            return flaw(at, "place of a zone in the cache", format!("below {next_place}"), since);
+        if since >= log_bytes {
+            return flaw(at, "position of a zone in the log", format!("below {log_bytes}"), since);
         }
         held.insert(zone, CachedZone { bytes, since });
         (used, behind) = (used + bytes, number + 1);
@@ -256,7 +258,7 @@ pub(super) fn read(source: &mut impl Read, zones: &ZoneGeometry) -> Result<Lasti
         Change::UnderWay(under_way) => under_way,
         _ => return flaw(UNDER_WAY_AT as u64, "what is under way", "kind 4", under_way[4]),
     };
-    let cache = Cache::new(limits(zones), false).with(held, map, (head, next_place));
+    let cache = Cache::new(limits(zones), false).with(held, map, (head, log_bytes));
     let mut lasting = Lasting { cache, under_way };
     let padding = at.next_multiple_of(512) - at;
     let mut bytes = [0; 512];
@@ -279,7 +281,7 @@ fn check_header(bytes: &[u8], zones: &ZoneGeometry) -> Result<(), Unsound> {
     if found != computed {
         return flaw(100, "checksum of the header", format!("{computed:#x}"), format!("{found:#x}"));
     }
-    if u32_at(bytes, 8) != VERSION {
+    if !VERSIONS.contains(&u32_at(bytes, 8)) {
         return Err(Unsound::Version(u32_at(bytes, 8)));
     }
     if !crate::is_zero(&bytes[HEADER_CHECKED_BYTES + 4..]) {
@@ -360,6 +362,9 @@ fn check_change(change: &Change, at: u64, lasting: &Lasting, zones: &ZoneGeometr
         Change::Released { zone } if !lasting.cache.holds(*zone) => {
             flaw(at, "zone that was released", "one in the cache", zone)
         }
+        Change::KeptRest { zone } if !lasting.cache.holds(*zone) => {
+            flaw(at, "zone whose rest was kept", "one in the cache", zone)
+        }
         _ => Ok(()),
     }
 }
@@ -373,6 +378,7 @@ fn decode(bytes: &[u8; ENTRY_BYTES], at: u64, zones: &ZoneGeometry) -> Result<Ch
         1 => Change::Appended { zone: check_zone(at, zone, zones)?, range: range.clone() },
         2 => Change::Forgotten { range: range.clone() },
         3 => Change::Released { zone: check_zone(at, zone, zones)? },
+        6 => Change::KeptRest { zone: check_zone(at, zone, zones)? },
         4 => {
             let cleaning = match bytes[5] & 1 {
                 0 => None,
@@ -380,7 +386,7 @@ fn decode(bytes: &[u8; ENTRY_BYTES], at: u64, zones: &ZoneGeometry) -> Result<Ch
             };
             Change::UnderWay(UnderWay { cleaning, is_blocking: bytes[5] & 2 != 0 })
         }
-        kind => return flaw(at, "kind of the entry", "1 to 4, or a mark", kind),
+        kind => return flaw(at, "kind of the entry", "1 to 4, 6, or a mark", kind),
     };
     let (outer, is_inside) = match &change {
         Change::Appended { zone, .. } => (zones.range(*zone), !range.is_empty()),
@@ -389,7 +395,7 @@ fn decode(bytes: &[u8; ENTRY_BYTES], at: u64, zones: &ZoneGeometry) -> Result<Ch
             let own = zones.range(*zone);
             (own.clone(), (own.start..=own.end).contains(pointer))
         }
-        Change::Released { .. } | Change::UnderWay(_) => (0..0, true),
+        Change::Released { .. } | Change::KeptRest { .. } | Change::UnderWay(_) => (0..0, true),
     };
     if !is_inside || !within(&outer) {
         return flaw(at, "bytes of the entry", format!("a part of {outer:?}"), format!("{range:?}"));

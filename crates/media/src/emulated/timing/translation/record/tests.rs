@@ -1,7 +1,9 @@
 use super::format::{HEADER_BYTES, repaired, seal_header};
 use super::*;
 use crate::MediaErrorKind;
+use crate::emulated::timing::translation::cache::Cache;
 use crate::emulated::timing::translation::lasting::{Progress, UnderWay};
+use crate::emulated::timing::{CleaningOrder, SpaceReclaim};
 use crate::zones::{MediaCache, ZoneId, ZoneType};
 use std::ops::Range;
 use varve_env::Random;
@@ -101,7 +103,7 @@ fn a_file_grows_with_what_lasts_and_not_with_what_changed() {
         let (mut longest, mut written) = (0, 0);
         for step in 0..12_000 {
             let zone = 1 + random.below(7) as u32;
-            let change = match record.lasting.cache.fits(4 * SECTOR) {
+            let change = match record.lasting.cache.fits(4 * SECTOR, SpaceReclaim::Zone) {
                 true if step % 16 > 0 => appended(zone, random.below(60), 1 + random.below(4)),
                 true => cleaning(zone, random.chance(1, 2)),
                 false => match record.lasting.cache.zones().keys().next() {
@@ -172,12 +174,12 @@ fn damage_and_other_drives_are_told() {
         assert!(error.contains(expected), "{error}");
     }
     let mut newer = good.clone();
-    newer[8] = 2;
+    newer[8] = 3;
     seal_header(&mut newer);
     std::fs::write(&path, &newer).unwrap();
     let error = open(&path).err().unwrap();
     assert_eq!(error.kind(), MediaErrorKind::OtherVersion);
-    assert!(error.to_string().contains("version 1 can be read, found version 2"), "{error}");
+    assert!(error.to_string().contains("version 2 can be read, found version 3"), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), newer);
 }
 
@@ -221,7 +223,7 @@ fn what_cannot_be_is_refused() {
         (40, 9 | 4 << 32, "zones in the cache"),
         (40, 2 | 102 << 32, "extents"),
         (48, 1002 * SECTOR, "next byte of the cache"),
-        (56, 1, "place of a zone"),
+        (56, 1, "position of a zone"),
         (item(0), 0, "zone"),
         (item(0), 8, "zone"),
         (item(0), 3, "ascending"),
@@ -274,7 +276,7 @@ fn what_cannot_be_is_refused() {
     assert!(!full(&apart, 98) && full(&apart, 99));
 }
 
-/// The bytes of version 1.
+/// The bytes of version 2.
 #[test]
 fn golden() {
     let place = tempfile::tempdir().unwrap();
@@ -287,6 +289,28 @@ fn golden() {
     let found: String = lines.map(|(number, line)| format!("{:4} {}\n", number * 32, hex(line))).collect();
     assert_eq!(found, include_str!("golden.txt"));
     assert_eq!(bytes.len(), 1344);
+}
+
+/// Version 1 counts pieces where positions in the log are now. The order of zones is the same, and as much of the cache is in use as
+/// zones have in it.
+#[test]
+fn reads_version_1() {
+    let mut bytes = vec![0; 1344];
+    for line in include_str!("golden_1.txt").lines() {
+        let (at, hex) = line.trim_start().split_once(' ').unwrap();
+        for (index, pair) in hex.as_bytes().chunks(2).enumerate() {
+            let byte = u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            bytes[at.parse::<usize>().unwrap() + index] = byte;
+        }
+    }
+    let cache = read(&mut &bytes[..], &zones()).unwrap().cache;
+    let place = tempfile::tempdir().unwrap();
+    let (record, _) = made(&place.path().join("cache"));
+    let now = &record.lasting.cache;
+    assert_eq!((cache.zone_count(), cache.used_bytes(), cache.map()), (now.zone_count(), now.used_bytes(), now.map()));
+    let oldest = |cache: &Cache| cache.next_zone(CleaningOrder::Oldest, &zones(), |_| 0);
+    assert_eq!(oldest(&cache), oldest(now));
+    assert_eq!(cache.occupied_bytes(SpaceReclaim::LogTail), cache.used_bytes());
 }
 
 #[test]

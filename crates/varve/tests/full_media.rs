@@ -1,0 +1,213 @@
+//! Media of bands and zones filled until nothing is taken and then emptied, in rounds, with default options: what docs/space.md promises,
+//! for every store on them, every tree of tables and several sizes of zone, with and without reopening.
+//!
+//! `VARVE_SOAK_SECONDS=n` goes on with larger media and other seeds for so long; `VARVE_SEED=n` begins there.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+use varve::env::{Env, Random};
+use varve::statistics::WriteState;
+use varve::{ErrorKind, Options, Spec, TreeKind, Varve, WriteBatch};
+
+/// What fits in a regular run: media with their stores.
+const MEDIA: [&str; 12] = [
+    "zns:16MiB?zone=256KiB",
+    "zns:32MiB?zone=1MiB",
+    "zns:32MiB?zone=1MiB,store=hybrid",
+    "zns:16MiB?zone=512KiB,store=hybrid",
+    "smr:4MiB?band=64KiB",
+    "smr:16MiB?band=256KiB",
+    "smr:32MiB?band=1MiB",
+    "smr:32MiB?band=1MiB,conventional=4MiB",
+    "hasmr:16MiB?zone=512KiB,cache=2MiB,extents=100",
+    "zns:8MiB?zone=512KiB,store=hybrid+smr:16MiB?band=512KiB,conventional=2MiB",
+    "zns:16MiB?zone=1MiB+smr:32MiB?band=1MiB",
+    "imr:16MiB?track=64KiB,table-size=64KiB",
+];
+
+/// What a soak adds: minutes each.
+const LARGE_MEDIA: [&str; 6] = [
+    "zns:64MiB?zone=1MiB",
+    "smr:64MiB?band=1MiB",
+    "zns:64MiB?zone=1MiB,store=hybrid",
+    "zns:256MiB?zone=4MiB",
+    "smr:512MiB?band=8MiB",
+    "zns:64MiB?zone=1MiB+smr:128MiB?band=1MiB,conventional=8MiB",
+];
+
+/// When it is closed and opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reopening {
+    Never,
+    WhenFull,
+    WhenEmpty,
+}
+
+/// One database, and the keys it should hold.
+struct Scene {
+    env: Env,
+    spec: Spec,
+    options: Options,
+    note: String,
+    db: Option<Varve>,
+    live: BTreeSet<u64>,
+    random: Random,
+    batch_size: usize,
+}
+
+/// Images are kept of devices without tracks that overlap.
+fn can_reopen(medium: &str) -> bool {
+    !medium.starts_with("imr:")
+}
+
+fn key(number: u64) -> String {
+    format!("{number:016}")
+}
+
+impl Scene {
+    fn new(medium: &str, tree: TreeKind, seed: u64) -> Scene {
+        let env = Env::sim(seed);
+        let note = format!("VARVE_SEED={seed}: {medium}, {tree:?}");
+        let devices: Vec<String> = medium.split('+').map(|device| format!("{device},backing=compressed")).collect();
+        let text = if can_reopen(medium) { devices.join("+") } else { medium.to_owned() };
+        let spec: Spec = text.parse().unwrap_or_else(|error| panic!("{note}: {error}"));
+        let options = Options { tree, ..Options::default() };
+        let opened = Varve::builder().env(&env).options(options.clone()).open_spec(&spec);
+        let db = opened.unwrap_or_else(|error| panic!("{note}: {error}"));
+        let mut random = Random::named(seed, "full media");
+        let batch_size = [1, 1, 20][random.index(3)];
+        Scene { env, spec, options, note, db: Some(db), live: BTreeSet::new(), random, batch_size }
+    }
+
+    fn db(&self) -> &Varve {
+        self.db.as_ref().expect("it is open")
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        let statistics = self.db().statistics();
+        let stats = self.db().property("varve.stats").unwrap_or_default();
+        panic!("{}: {what}; {:?} {:?}\n{stats}", self.note, statistics.write_state, statistics.space)
+    }
+
+    /// Puts until one is refused. Bytes that were taken.
+    fn fill(&mut self) -> u64 {
+        let mut taken_bytes = 0;
+        let mut value = [0; 900];
+        loop {
+            let number = self.random.below(1 << 30);
+            self.random.fill_bytes(&mut value);
+            match self.db().put(key(number), value) {
+                Ok(()) => taken_bytes += 916,
+                Err(error) if error.kind() == ErrorKind::NoSpace => return taken_bytes,
+                Err(error) => self.fail(&format!("put: {error}")),
+            }
+            self.live.insert(number);
+        }
+    }
+
+    /// Deletes all that is there. Each delete has to be taken, or to be taken once what runs has ended.
+    fn empty(&mut self) {
+        let numbers: Vec<u64> = self.live.iter().copied().collect();
+        for numbers in numbers.chunks(self.batch_size) {
+            let mut batch = WriteBatch::new();
+            numbers.iter().for_each(|number| batch.delete(key(*number).as_bytes()).expect("a short key"));
+            if let Err(error) = self.db().write(batch) {
+                self.fail(&format!("delete, {} are left: {error}", self.live.len()));
+            }
+            self.live = self.live.split_off(&(numbers[numbers.len() - 1] + 1));
+        }
+        if let Err(error) = self.db().wait_idle() {
+            self.fail(&format!("wait_idle: {error}"));
+        }
+        if self.db().statistics().write_state != WriteState::Open {
+            self.fail("nothing is left, and puts are not taken");
+        }
+    }
+
+    fn reopen(&mut self) {
+        let db = self.db.take().expect("it is open");
+        let image = db.close_into_image().unwrap_or_else(|error| panic!("{}: close: {error}", self.note));
+        let builder = Varve::builder().env(&self.env).options(self.options.clone());
+        let opened = builder.begin_with(&image).open_spec(&self.spec);
+        self.db = Some(opened.unwrap_or_else(|error| panic!("{}: open: {error}", self.note)));
+        self.count("opened");
+    }
+
+    fn count(&self, when: &str) {
+        let mut found = 0;
+        for pair in self.db().iter() {
+            pair.unwrap_or_else(|error| panic!("{}: {error}", self.note));
+            found += 1;
+        }
+        if found != self.live.len() {
+            self.fail(&format!("{when}: {found} pairs of {}", self.live.len()));
+        }
+    }
+}
+
+/// Bytes of the first round, and of the last.
+fn rounds(medium: &str, tree: TreeKind, seed: u64, reopening: Reopening, count: u64) -> (u64, u64) {
+    let mut scene = Scene::new(medium, tree, seed);
+    scene.note = format!("{}, opened again {reopening:?}", scene.note);
+    let (mut first_bytes, mut last_bytes) = (0, 0);
+    for round in 0..count {
+        last_bytes = scene.fill();
+        if round == 0 {
+            first_bytes = last_bytes;
+            assert!(first_bytes > 0, "{}: empty, and it takes nothing", scene.note);
+        }
+        // Of deletions that were not compacted some are still there in a tree of two levels.
+        if last_bytes * 3 < first_bytes * 2 {
+            scene.fail(&format!("{first_bytes} bytes were taken at first, {last_bytes} in round {round}"));
+        }
+        scene.count("full");
+        if reopening == Reopening::WhenFull {
+            scene.reopen();
+        }
+        scene.empty();
+        scene.count("empty");
+        if reopening == Reopening::WhenEmpty {
+            scene.reopen();
+        }
+    }
+    let findings = scene.db().check().unwrap_or_else(|error| panic!("{}: check: {error}", scene.note));
+    assert!(findings.is_empty(), "{}: {findings:?}", scene.note);
+    println!("{}: {first_bytes} bytes at first, {last_bytes} at last", scene.note);
+    (first_bytes, last_bytes)
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
+}
+
+#[test]
+fn full_media_take_as_much_again_once_they_are_empty() {
+    let (soak_seconds, seed) = (from_environment("VARVE_SOAK_SECONDS"), from_environment("VARVE_SEED"));
+    let clock = Env::real();
+    let end = soak_seconds.map(|seconds| clock.now() + Duration::from_secs(seconds));
+    let media = || MEDIA.into_iter().chain(LARGE_MEDIA.into_iter().filter(|_| soak_seconds.is_some()));
+    let reopenings = [Reopening::Never, Reopening::WhenFull, Reopening::WhenEmpty];
+    let mut scenes = 0;
+    for seed in seed.unwrap_or(1).. {
+        for (number, medium) in media().enumerate() {
+            for (of_tree, tree) in TreeKind::OF_TABLES.into_iter().enumerate() {
+                // In a regular run each medium and tree is reopened in one way, and each way has its turn.
+                let turn = (number + of_tree) as u64 + seed;
+                let reopening = match can_reopen(medium) {
+                    true => reopenings[(turn % reopenings.len() as u64) as usize],
+                    false => Reopening::Never,
+                };
+                if end.is_some_and(|end| clock.now() >= end) {
+                    return;
+                }
+                rounds(medium, tree, seed, reopening, 3);
+                scenes += 1;
+            }
+        }
+        if end.is_none() {
+            break;
+        }
+    }
+    assert_eq!(scenes, MEDIA.len() * TreeKind::OF_TABLES.len());
+}
