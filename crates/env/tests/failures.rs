@@ -48,6 +48,31 @@ fn a_deadlock_says_who_waits_for_what() {
 }
 
 #[test]
+fn reports_a_livelock() {
+    let env = Env::sim(12);
+    let turn = Arc::new(Mutex::new(&env, "turn", 0u64));
+    let passed = Arc::new(Condvar::new(&env, "turn passed"));
+    let play = |parity: u64| {
+        let (turn, passed) = (turn.clone(), passed.clone());
+        env.spawn(&format!("player {parity}"), move || {
+            let mut turn = turn.lock();
+            loop {
+                while *turn % 2 != parity {
+                    passed.wait(&mut turn);
+                }
+                *turn += 1;
+                passed.notify_all();
+            }
+        })
+    };
+    let (first, second) = (play(0), play(1));
+    let report = panic_of(|| first.join());
+    assert!(report.starts_with("livelock: actors wake each other and the clock stands still (seed 12"), "{report}");
+    assert!(report.contains("waits on condvar \"turn passed\""), "{report}");
+    assert!(panic_of(|| second.join()).starts_with("livelock"));
+}
+
+#[test]
 fn every_wait_is_named_in_the_report() {
     let env = Env::sim(1);
     let lock = Arc::new(Mutex::new(&env, "lock", ()));

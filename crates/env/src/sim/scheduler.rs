@@ -11,6 +11,10 @@ use std::sync::Arc;
 use crate::instant::Instant;
 use crate::random::{Random, hash_name, mix};
 
+/// Maximum number of dispatches at one moment of virtual time. Past it the actors are taken to wake each other
+/// in a loop that no timer can end (a livelock). A workload in which nothing takes time stays far below.
+pub(crate) const DISPATCHES_AT_ONE_MOMENT_MAX: u64 = 1 << 23;
+
 /// An actor's number, in order of registration; never used twice in a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ActorId(pub(crate) u32);
@@ -92,6 +96,8 @@ pub(crate) struct Scheduler {
     outside: usize,
     random: Random,
     hash: u64,
+    /// Dispatches since the clock last moved.
+    dispatches_at_now: u64,
     time_limit: Option<u64>,
     /// When each modelled processor is free again.
     processors: Vec<u64>,
@@ -110,6 +116,7 @@ impl Scheduler {
             outside: 0,
             random: Random::named(seed, "varve_env::scheduler"),
             hash: mix(seed),
+            dispatches_at_now: 0,
             time_limit,
             processors: vec![0; processors.max(1)],
             settled_total: 0,
@@ -295,9 +302,15 @@ impl Scheduler {
         {
             return false;
         }
-        self.now = self.now.max(deadline);
+        self.advance(deadline);
         self.event(Event::Advance, u64::from(id.0), 0);
         true
+    }
+
+    fn advance(&mut self, moment: u64) {
+        if moment > self.now {
+            (self.now, self.dispatches_at_now) = (moment, 0);
+        }
     }
 
     /// Gives `nanos` of processor time to the caller, starting when the first of the modelled
@@ -315,6 +328,11 @@ impl Scheduler {
     /// Chooses who runs next; call when nobody runs.
     pub(crate) fn dispatch(&mut self) -> Dispatch {
         debug_assert_eq!(self.running, None);
+        self.dispatches_at_now += 1;
+        if self.dispatches_at_now > DISPATCHES_AT_ONE_MOMENT_MAX {
+            // Actors that unwind wait too: each later dispatch fails those that begin to wait.
+            self.fail("livelock: actors wake each other and the clock stands still");
+        }
         loop {
             if !self.runnable.is_empty() {
                 let index = match self.runnable.len() {
@@ -335,7 +353,7 @@ impl Scheduler {
                     self.fail(&headline);
                     continue;
                 }
-                self.now = self.now.max(deadline);
+                self.advance(deadline);
                 while let Some(&(next, id)) = self.timers.first() {
                     if next > deadline {
                         break;

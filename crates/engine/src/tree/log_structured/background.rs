@@ -93,12 +93,13 @@ fn work(parts: &Arc<TreeParts>, role: Role) {
             is_asked |= std::mem::replace(&mut looks_seen, jobs.looks_asked) != jobs.looks_asked;
             let (relocked, next) = next_job(parts, jobs, role);
             jobs = relocked;
-            if is_asked && role != Role::Flushes && !matches!(next, Next::AskAgain) {
+            if is_asked && role != Role::Flushes && !matches!(next, Next::AskAgain | Next::Job(Job::Collect)) {
                 jobs.look_is_pending = false;
             }
             match next {
                 Next::Job(job) => {
-                    is_asked = false;
+                    // Removing files notifies no waiter: the worker looks again afterwards and then answers.
+                    is_asked &= matches!(job, Job::Collect);
                     drop(jobs);
                     let failed = run(parts, job);
                     failures = if failed { failures.saturating_add(1) } else { 0 };
@@ -423,7 +424,7 @@ pub(super) fn wait_until_idle(parts: &TreeParts) -> Result<(), Error> {
                 jobs.retries += 1;
                 parts.board.work.notify_all();
             }
-        } else if jobs.running_jobs() == 0 {
+        } else if !jobs.is_progressing() {
             // What made it due may have come without a job, as space does that readers give back, and workers looked before.
             parts.board.ask_to_look(&mut jobs);
         }

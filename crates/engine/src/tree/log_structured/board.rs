@@ -110,8 +110,15 @@ impl JobState {
         )
     }
 
+    /// Number of running flushes and compactions.
     pub(super) fn running_jobs(&self) -> usize {
         self.running_compactions + usize::from(self.flush_running)
+    }
+
+    /// True while a job runs that notifies `done` when it ends: a flush, a compaction, or the read of histograms that a
+    /// compaction waits for.
+    pub(super) fn is_progressing(&self) -> bool {
+        self.running_jobs() > 0 || self.sampling
     }
 
     /// A flush ended.

@@ -405,6 +405,43 @@ fn who_waits_for_space_waits_for_compactions_that_run_beside_one_that_failed() {
     tree.close().expect("close");
 }
 
+/// Waiters and workers once woke each other without end while a worker read histograms, and the virtual clock stood still.
+#[test]
+fn waiters_sleep_while_histograms_are_read() {
+    let store = Arc::new(MemoryStore::new());
+    let (_env, tree) = tree_on_store(1, store.clone());
+    for round in 0..20u8 {
+        write(&tree, &[(b"a", Some(&[round])), (b"b", Some(&[round]))]);
+        tree.flush().expect("flush");
+    }
+    tree.close().expect("close");
+    drop(tree);
+    // Tables that were there when a tree is opened have no histograms yet.
+    let env = Env::sim(1);
+    let options = Options { tree: TreeKind::TwoLevel, ..Options::default() };
+    let policy = TwoLevel::new(&options);
+    let tree = LogStructuredTree::open(&env, FileMedia::of_files(store), options, Box::new(policy)).expect("open");
+    let parts = tree.parts.clone();
+    parts.board.lock().sampling = true;
+    let compactions = || parts.catalog.counters.compactions.load(Ordering::Relaxed);
+    let waits: [fn(&TreeParts) -> Result<bool, Error>; 2] =
+        [|parts| background::wait_until_idle(parts).map(|()| true), |parts| write_space::wait_for_job(parts, || false)];
+    let waiting = waits.map(|wait| {
+        let parts = parts.clone();
+        env.spawn("waiting", move || wait(&parts))
+    });
+    env.sleep(Duration::from_secs(1));
+    assert_eq!(compactions(), 0, "a compaction began without its histograms");
+    assert!(!background::is_idle(&parts, parts.board.lock()).1, "no compaction is due");
+    parts.board.lock().sampling = false;
+    parts.board.work.notify_all();
+    for waiting in waiting {
+        assert!(waiting.join().unwrap_or_else(|panic| panic.resume()).expect("a compaction"));
+    }
+    assert!(compactions() > 0);
+    tree.close().expect("close");
+}
+
 /// Once they stayed until the next opening, on a medium that may have been full for that.
 #[test]
 fn tables_of_a_change_that_failed_are_given_up_when_the_next_one_settles_it() {

@@ -207,7 +207,7 @@ pub(super) fn wait_for_job(parts: &TreeParts, is_asked: impl Fn() -> bool) -> Re
             return Ok(true);
         }
         if !has_ended(&jobs) {
-            if jobs.running_jobs() == 0 {
+            if !jobs.is_progressing() {
                 // Space may have come without a job after the workers looked.
                 asks += u32::from(!jobs.look_is_pending);
                 parts.board.ask_to_look(&mut jobs);
