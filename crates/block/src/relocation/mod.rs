@@ -10,7 +10,8 @@
 //! The [policy](RelocationParameters) is a function of what is known: which zone is next, and when a step of it is taken. How full the cache
 //! is comes from a [ghost](crate::idler::GhostCache), by logical zone.
 //!
-//! A disk without conventional zones carries a mark in its first sector while its first zone is a spare ([`mark`]).
+//! While the first zone of a disk without conventional zones is a spare, its first sector carries a mark. An opening without this
+//! layer finds it.
 //!
 //! Costs: each zone that is moved is read and written once, as the disk would; neighbours in logical zones need not be neighbours on the
 //! disk any more, which costs a seek where one is read into the next; spares and two zones for the journal.
