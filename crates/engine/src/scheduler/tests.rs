@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::policy::{Leveled, TwoLevel};
 use crate::shape::FileMeta;
 use crate::shape::tests::table;
+use crate::space::Attempt;
 use std::sync::Arc;
 
 const SCENES: &str = include_str!("scenes.txt");
@@ -112,7 +113,9 @@ fn choice(text: &str) -> String {
         // Into the next level that holds something, which is where steps go.
         let levels = 1..scene.version.levels.len();
         let next = levels.clone().find(|level| !scene.version.levels[*level].is_empty());
-        remembered.shortfalls.note((next.unwrap_or(levels.end - 1), shortfall), u64::MAX, Error::Closed);
+        let output_level = next.unwrap_or(levels.end - 1);
+        let attempt = Attempt { output_level, inputs: shortfall, written_bytes_max: 0 };
+        remembered.shortfalls.note(attempt, u64::MAX, Error::Closed);
     }
     remembered.unhelpful.extend(scene.numbers("unhelpful"));
     let space = SpaceState {

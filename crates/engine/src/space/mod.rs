@@ -17,6 +17,7 @@ mod sizes;
 pub(crate) use headroom::{Admission, Headroom};
 pub(crate) use log_headroom::{LogHeadroom, LogWrite, Rewritten};
 pub(crate) use reservation::Reservation;
+pub(crate) use shortfalls::Attempt;
 pub(crate) use sizes::Sizes;
 
 use crate::error::Error;
@@ -190,9 +191,9 @@ impl SpaceBudget {
         self.remembered.lock().shortfalls.error_of(plan, space_bytes).cloned()
     }
 
-    /// Records a compaction (output level, input tables) that ran out of `space_bytes`.
-    pub(crate) fn note_shortfall(&self, plan: (usize, Vec<u64>), space_bytes: u64, error: Error) {
-        Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(plan, space_bytes, error);
+    /// Records a compaction that ran out of `space_bytes`.
+    pub(crate) fn note_shortfall(&self, attempt: Attempt, space_bytes: u64, error: Error) {
+        Arc::make_mut(&mut self.remembered.lock()).shortfalls.note(attempt, space_bytes, error);
     }
 
     /// What came of coalescing `inputs`: what did not help, or failed, is not tried again.

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::manifest::FlushedRange;
 use crate::scheduler::{self, Choice, ChosenCompaction, CompactionState, JobsState, Role, SpaceState};
 use crate::shape::{FileMeta, JobClaim, Reason, Version};
-use crate::space::Remembered;
+use crate::space::{Attempt, Remembered};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -228,12 +228,12 @@ fn compact(parts: &TreeParts, version: Arc<Version>, chosen: ChosenCompaction, g
     if let Some(error) = parts.space.known_shortfall(&plan, space_bytes).filter(|_| is_short) {
         return Err(error);
     }
-    let inputs = (plan.output_level, plan.inputs.iter().map(|file| file.number).collect());
+    let attempt = Attempt::of(&plan);
     let result = compaction::compact(&parts.jobs(), version, plan, grant);
     if let Err(error) = &result
         && error.kind() == ErrorKind::NoSpace
     {
-        parts.space.note_shortfall(inputs, space_bytes, error.clone());
+        parts.space.note_shortfall(attempt, space_bytes, error.clone());
     }
     result
 }
