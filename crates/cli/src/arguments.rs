@@ -116,6 +116,9 @@ impl Database {
         if access == Access::Write {
             warn_of_lost_bytes(db.stack(), console);
         }
+        for option in db.options_without_effect() {
+            console.warn(format!("option {} has no effect here: {}", option.name, option.reason));
+        }
         if let Some(error) = db.unsaved_options() {
             console.warn(format!("the options are not kept with the database: {error}"));
         }

@@ -411,6 +411,27 @@ fn options_come_from_files_and_arguments() {
 }
 
 #[test]
+fn warns_of_options_without_effect() {
+    let place = Place::new();
+    let db = &place.db();
+    let warnings = |options: &[&str]| {
+        let mut arguments = vec!["put", db, "key", "value"];
+        options.iter().for_each(|option| arguments.extend(["-o", option]));
+        String::from_utf8(run_with(&arguments, b"").stderr).unwrap()
+    };
+    assert_eq!(warnings(&["max_write_stall_ms=50", "pace_background_work=true"]), "");
+    assert_eq!(
+        warnings(&["max_write_stall_ms=50", "overlap_depth_max=5"]),
+        "varve: warning: option overlap_depth_max has no effect here: only tree=two_level reads it\n\
+         varve: warning: option max_write_stall_ms has no effect here: it needs pace_background_work\n"
+    );
+    assert_eq!(
+        expect(0, &["stats", db, "--property", "varve.options-without-effect", "-o", "compact_in_pieces=true"]),
+        "\n"
+    );
+}
+
+#[test]
 fn a_reader_who_leaves_is_no_error() {
     let place = Place::new();
     let db = &place.db();

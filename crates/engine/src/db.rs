@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::key::VALUE_BYTES_MAX;
 use crate::media::Media;
 use crate::operation::{ReadOptions, WriteOptions};
-use crate::options::Options;
+use crate::options::{OptionWithoutEffect, Options};
 use crate::repair::{Originals, RepairPlan, RepairReport};
 use crate::snapshot::Snapshot;
 use crate::statistics::{Statistics, Totals};
@@ -32,6 +32,7 @@ pub struct Db {
 struct Handle {
     tree: Box<dyn Tree>,
     env: Env,
+    options_without_effect: Vec<OptionWithoutEffect>,
 }
 
 impl Drop for Handle {
@@ -48,8 +49,9 @@ impl Db {
     /// files of another program or a newer version; [`Error::Corruption`] for damage;
     /// `Locked` (see [`Error::kind`]) when it is open elsewhere.
     pub fn open(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
+        let options_without_effect = media.without_effect(&options);
         let tree = (kind_of(&options)?.open)(env, media, options)?;
-        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
+        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone(), options_without_effect }) })
     }
 
     /// Opens the database on `media` for reading only, as it is now: not a byte is written, no lock is taken, nothing runs
@@ -66,8 +68,9 @@ impl Db {
     /// Errors: [`Error::Missing`] when there is none; as [`Db::open`] for the rest. Damage is told when two readings
     /// agree on it.
     pub fn open_read_only(env: &Env, media: Media, options: Options) -> Result<Db, Error> {
+        let options_without_effect = media.without_effect(&options);
         let tree = (kind_of(&options)?.open_read_only)(env, media, options)?;
-        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone() }) })
+        Ok(Db { handle: Arc::new(Handle { tree, env: env.clone(), options_without_effect }) })
     }
 
     /// The environment it runs in.
@@ -175,7 +178,7 @@ impl Db {
 
     /// A property by name; `None` for any other, and for one that is not the tree's.
     ///
-    /// - *Of any tree*: `varve.stats`, `varve.estimate-num-keys`, `varve.cur-size-all-mem-tables`, `varve.num-snapshots`,
+    /// - *Of any tree*: `varve.options-without-effect` (a line for each: name, a colon and the reason), `varve.stats`, `varve.estimate-num-keys`, `varve.cur-size-all-mem-tables`, `varve.num-snapshots`,
     ///   `varve.write-state` (which writes are taken now, and why).
     /// - *Of trees of tables*: `varve.levels`, `varve.num-files-at-levelN`, `varve.total-table-bytes`, `varve.tables` (a line for each
     ///   table: level, number, bytes, entries, smallest and largest key, escaped), `varve.overlap-depth` (tables that may hold
@@ -186,7 +189,16 @@ impl Db {
     /// - *Without a device of its set*: `varve.unreadable` (a line for each range of keys that cannot be read, and one that says up
     ///   to which sequence number writes are known).
     pub fn property(&self, name: &str) -> Option<String> {
+        if name == "varve.options-without-effect" {
+            let lines = self.options_without_effect().iter();
+            return Some(lines.map(|option| format!("{}: {}\n", option.name, option.reason)).collect());
+        }
         self.tree().property(name)
+    }
+
+    /// Options of this opening that are not at their default and have no effect on this tree or medium.
+    pub fn options_without_effect(&self) -> &[OptionWithoutEffect] {
+        &self.handle.options_without_effect
     }
 
     /// About how many bytes of tables hold keys of `[begin, end)`, to within a block per table.

@@ -56,7 +56,9 @@ pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use operation::{ReadOptions, WriteOptions};
-pub use options::{CompactionPriority, Compression, DatabaseOption, OptionUnit, Options, TreeKind};
+pub use options::{
+    CompactionPriority, Compression, DatabaseOption, OptionUnit, OptionWithoutEffect, Options, TreeKind,
+};
 pub use repair::{RepairAction, RepairPlan, RepairReport, RepairSpace, RepairStep};
 pub use snapshot::Snapshot;
 pub use statistics::{

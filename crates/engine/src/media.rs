@@ -1,7 +1,7 @@
 //! What a database stands on.
 
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{OptionWithoutEffect, Options};
 use std::sync::Arc;
 use varve_store::{FileStore, Finding, OpenOptions, StoreErrorKind};
 
@@ -21,6 +21,12 @@ impl Media {
     /// Everything in one store.
     pub fn of_files(files: Arc<dyn FileStore>) -> Self {
         Media { files: Some(files), logs: None }
+    }
+
+    /// Options that have no effect here.
+    pub(crate) fn without_effect(&self, options: &Options) -> Vec<OptionWithoutEffect> {
+        let files = self.files.as_ref();
+        files.map_or(Vec::new(), |files| options.without_effect(files.properties(), self.logs.is_some()))
     }
 
     /// What a tree needs that keeps everything in files.

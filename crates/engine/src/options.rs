@@ -1,9 +1,11 @@
 //! Options, under the names users of log-structured stores know.
 
 mod description;
+mod effect;
 mod readahead;
 
 pub use description::{DatabaseOption, OptionUnit};
+pub use effect::OptionWithoutEffect;
 pub(crate) use readahead::GrowingReadahead;
 
 use crate::error::Error;

@@ -13,7 +13,7 @@ use crate::stack::{Stack, StackBuilder};
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
-use varve_engine::{Db, Statistics, Totals, Value, WriteOptions};
+use varve_engine::{Db, OptionWithoutEffect, Statistics, Totals, Value, WriteOptions};
 use varve_env::Env;
 use varve_store::Finding;
 
@@ -393,6 +393,12 @@ impl Varve {
     /// As [`Varve::get`].
     pub fn approximate_bytes(&self, begin: impl AsRef<[u8]>, end: impl AsRef<[u8]>) -> Result<u64> {
         Ok(self.inner.db.approximate_bytes(begin.as_ref(), end.as_ref())?)
+    }
+
+    /// Options of this opening that are not at their default and have no effect on this tree or medium, each with the
+    /// reason. The property `varve.options-without-effect` has them as text.
+    pub fn options_without_effect(&self) -> &[OptionWithoutEffect] {
+        self.inner.db.options_without_effect()
     }
 
     /// Why the options it was opened with could not be saved with it, for those who ask later; none when they are, or
