@@ -4,7 +4,7 @@ use super::allocation::{BandView, Purpose, TableGrowth, cursor_behind};
 use super::change::Retirement;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
-use varve_media::{JobId, MediaError, ZoneCondition, ZoneDescription, ZoneRefusal, ZoneType};
+use varve_media::{JobId, MediaError, ZoneCondition, ZoneDescription, ZoneRefusal};
 
 /// Compactions remembered at once: a tree that never says that one ended costs no more than this.
 const COMPACTIONS_MAX: usize = 1024;
@@ -341,9 +341,8 @@ pub(super) fn is_refused_by_limit(error: &MediaError) -> bool {
 /// Decides from what the device says of the zone. `written_bytes` of the band were written before.
 pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> AfterFailure {
     let retirement = retirement_of(zone);
-    // Where writes are not bound to the pointer, the same place can be written once more.
-    let is_there = zone.zone_type == ZoneType::SequentialWritePreferred
-        || zone.write_pointer_bytes == zone.start_bytes + written_bytes;
+    // Also where writes are not bound to the pointer: a write behind it would make the zone non-sequential.
+    let is_there = !zone.non_sequential && zone.write_pointer_bytes == zone.start_bytes + written_bytes;
     match retirement {
         None if is_there && zone.condition != ZoneCondition::Full => AfterFailure::Retry,
         retirement => AfterFailure::Move(retirement),
@@ -353,6 +352,7 @@ pub(super) fn after_failure(zone: &ZoneDescription, written_bytes: u64) -> After
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve_media::ZoneType;
 
     const ONE: TableGrowth = TableGrowth { file: 1, bands: 1, shares: false, full_band: None, job: None };
 
@@ -481,8 +481,12 @@ mod tests {
         assert_eq!(after_failure(&zone(full, 2000), 1000), AfterFailure::Move(None));
         let read_only = after_failure(&zone(ZoneCondition::ReadOnly, 1300), 300);
         assert_eq!(read_only, AfterFailure::Move(Some(Retirement::ReadOnly)));
-        let preferred =
-            ZoneDescription { zone_type: ZoneType::SequentialWritePreferred, ..zone(ZoneCondition::Closed, 1500) };
-        assert_eq!(after_failure(&preferred, 300), AfterFailure::Retry);
+        // Where writes may go anywhere, one behind the pointer would make the zone non-sequential.
+        let zone_type = ZoneType::SequentialWritePreferred;
+        let preferred = ZoneDescription { zone_type, ..zone(ZoneCondition::Closed, 1500) };
+        assert_eq!(after_failure(&preferred, 300), AfterFailure::Move(None));
+        assert_eq!(after_failure(&preferred, 500), AfterFailure::Retry);
+        let out_of_order = ZoneDescription { non_sequential: true, ..preferred };
+        assert_eq!(after_failure(&out_of_order, 500), AfterFailure::Move(None));
     }
 }

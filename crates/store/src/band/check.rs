@@ -232,7 +232,7 @@ pub(super) fn inspect(device: &Device, kind: StoreKind) -> Vec<Finding> {
     let label = device.block.name();
     let read = || {
         let control = zones_of(label, device)?;
-        let (journal, recovered) = Journal::recover(device, label, &OpenedAs::new(kind, device))?;
+        let (journal, recovered) = Journal::recover(device, label, &OpenedAs::in_order(kind, device))?;
         let found = replay(label, &journal, &recovered)?;
         let zones = report(label, &*control, &found.geometry)?;
         Ok((journal.store_id(), found, zones, recovered.findings))

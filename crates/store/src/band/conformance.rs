@@ -7,8 +7,8 @@ use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::conformance::devices::{
-    NAMESPACE, PREFERRED_ZONES, SMALL_NAMESPACE, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, TestedDevice, ZONED,
-    ZONED_WITH_LIMITS,
+    NAMESPACE, PREFERRED_ZONES, SMALL_NAMESPACE, SMALL_ZONES, SMALL_ZONES_WITH_LIMITS, TRANSLATED_ZONES, TestedDevice,
+    ZONED, ZONED_WITH_LIMITS,
 };
 use varve_media::emulated::Zoned;
 use varve_media::{
@@ -40,6 +40,7 @@ fn subjects() -> Vec<TestedSubject> {
         on(ZONED, 4096),
         on(ZONED_WITH_LIMITS, 4096),
         on(PREFERRED_ZONES, 512),
+        on(TRANSLATED_ZONES, 4096),
         on(SMALL_ZONES, 512),
         variable(SMALL_ZONES, 512),
         variable(SMALL_ZONES_WITH_LIMITS, 4096),

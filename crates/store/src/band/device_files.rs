@@ -197,7 +197,7 @@ impl DeviceFiles {
         store_id: u64,
         identity: Identity,
     ) -> Result<Formatting, StoreError> {
-        Formatting::begin(device, device.block.name(), kind, store_id, identity)
+        Formatting::begin_in_order(device, device.block.name(), kind, store_id, identity)
     }
 
     /// Makes it, empty.
@@ -224,7 +224,7 @@ impl DeviceFiles {
 
     /// What the device is opened as.
     pub(crate) fn opened_as(device: &Device, kind: StoreKind) -> OpenedAs {
-        OpenedAs::new(kind, device)
+        OpenedAs::in_order(kind, device)
     }
 
     pub(crate) fn device(&self) -> &Device {

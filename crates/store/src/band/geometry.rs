@@ -18,8 +18,8 @@
 //! A device among several may keep nothing: what has no place on it goes to another.
 //!
 //! The random-access region is the conventional zones at the start of the device: superblocks, log of changes, two
-//! checkpoint areas. On a device without such zones, all of which must be written in order, the band table lies in the [first
-//! ones](crate::journal), in groups of them. A band is a zone behind them; it has the number of its zone.
+//! checkpoint areas. On a device without such zones the band table lies in the [first ones](crate::journal), in groups of them, which
+//! are written in order. A band is a zone behind them; it has the number of its zone.
 
 use crate::error::StoreError;
 use crate::journal::{self, JournalRegions, REGION_BYTES_MIN, Region, SUPERBLOCK_RESERVED_BYTES};
@@ -167,11 +167,6 @@ impl StoreGeometry {
         if in_zones {
             // Where the regions of a generation lie is decided when it is written.
             return Ok(planned(JournalRegions { unit_bytes, group_zones, groups, ..JournalRegions::default() }));
-        }
-        if zones.conventional_zones == 0 {
-            let reason = "the device has no conventional zone at its start, where the band table would lie; use one \
-                          that has (an emulated one: conventional=SIZE)";
-            return Err(refuse(reason.to_owned()));
         }
         let random_access_bytes = zones.start_bytes(ZoneId(zones.conventional_zones));
         let align = |bytes: u64| bytes / REGION_BYTES_MIN * REGION_BYTES_MIN;
@@ -375,13 +370,12 @@ pub(super) mod tests {
             let more = JournalRegions { group_zones: group_zones + 1, ..planned.journal };
             StoreGeometry::decode(&planned.encode(), &more, capacity_bytes).expect_err("bands where metadata are");
         }
-        // Where writes may go anywhere, something must say what is conventional.
+        // Where writes may go anywhere too: in order they need no media cache.
         let preferred = ZoneGeometry {
             sequential_type: varve_media::ZoneType::SequentialWritePreferred,
             ..ZoneGeometry::fit(8 << 20, 64 << 10).unwrap()
         };
-        let error = plan_on(&preferred, 2, None).unwrap_err();
-        assert!(error.to_string().contains("conventional=SIZE"), "{error}");
+        assert_eq!(plan_on(&preferred, 2, None).unwrap().journal.groups, 3);
     }
 
     #[test]

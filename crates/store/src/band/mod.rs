@@ -188,7 +188,7 @@ pub struct BandStore {
 impl BandStore {
     /// Makes an empty store on a device. Everything on it is lost; its zones are reset when they are used.
     ///
-    /// Errors: a device without zones, or with conventional zones at its start that are not large enough; one with too
+    /// Errors: a device without zones, or whose conventional zones at its start are not large enough; one with too
     /// few zones, or that lets too few be active; a reserve of 0; one that holds something, without `overwrite`.
     pub fn format(env: &Env, device: &Device, options: &BandFormatOptions) -> Result<(), StoreError> {
         let label = device.block.name();
@@ -211,7 +211,7 @@ impl BandStore {
         let empty = encode_checkpoint(&Checkpoint { next_file: 1, ..Checkpoint::default() });
         let store_id = random.next_u64();
         let identity = Identity::alone(&mut random, opened_as(device).shape);
-        let formatting = Formatting::begin(device, label, KIND, store_id, identity)?;
+        let formatting = Formatting::begin_in_order(device, label, KIND, store_id, identity)?;
         formatting.finish(&geometry.journal, &geometry.encode(), &empty)
     }
 
@@ -240,7 +240,7 @@ impl BandStore {
 }
 
 fn opened_as(device: &Device) -> OpenedAs {
-    OpenedAs::new(KIND, device)
+    OpenedAs::in_order(KIND, device)
 }
 
 impl FileStore for BandStore {

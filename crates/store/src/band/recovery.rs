@@ -276,7 +276,7 @@ pub(super) fn written_bytes(zone: &ZoneDescription, geometry: &StoreGeometry) ->
         ZoneCondition::Empty => 0,
         // The pointer says nothing.
         ZoneCondition::Full | ZoneCondition::ReadOnly | ZoneCondition::Offline => geometry.band_bytes,
-        _ if zone.zone_type == ZoneType::SequentialWritePreferred => geometry.band_bytes,
+        _ if zone.non_sequential => geometry.band_bytes,
         _ => {
             let written = zone.write_pointer_bytes.saturating_sub(zone.start_bytes).min(geometry.band_bytes);
             written / u64::from(geometry.unit_bytes) * u64::from(geometry.unit_bytes)
@@ -457,7 +457,7 @@ pub(super) fn open(env: &Env, device: Device, kind: StoreKind) -> Result<OpenSto
 pub(super) fn mount(device: Device, kind: StoreKind) -> Result<Mounted, StoreError> {
     let label = device.block.name().to_owned();
     let zone_control = zones_of(&label, &device)?;
-    let (journal, recovered) = Journal::recover(&device, &label, &OpenedAs::new(kind, &device))?;
+    let (journal, recovered) = Journal::recover(&device, &label, &OpenedAs::in_order(kind, &device))?;
     let found = replay(&label, &journal, &recovered)?;
     let geometry = found.geometry;
     let active_max = device.block.capabilities().zones.as_ref().map_or(0, |zones| zones.active_zones_max);

@@ -121,7 +121,8 @@ pub(super) fn name_layer_of(
     opened_as: &impl Display,
     error: StoreError,
 ) -> StoreError {
-    let StoreError::Foreign { found, .. } = &error else { return error };
+    // A layer moves superblocks to places where they look damaged.
+    let (StoreError::Foreign { found, .. } | StoreError::Corruption { found, .. }) = &error else { return error };
     match find_layer(device, label, zones) {
         Some(mark) if found.contains(mark.name) => error,
         Some(mark) => {

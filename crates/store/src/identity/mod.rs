@@ -170,11 +170,19 @@ impl fmt::Display for DeviceShape {
 pub(crate) struct OpenedAs {
     pub(crate) kind: StoreKind,
     pub(crate) shape: DeviceShape,
+    /// The store writes zones in order only: on a device without conventional zones its journal lies in zones.
+    pub(crate) is_in_order: bool,
 }
 
 impl OpenedAs {
+    /// A store whose journal lies at fixed offsets.
     pub(crate) fn new(kind: StoreKind, device: &Device) -> Self {
-        OpenedAs { kind, shape: DeviceShape::of(device) }
+        OpenedAs { kind, shape: DeviceShape::of(device), is_in_order: false }
+    }
+
+    /// A store that writes zones in order only, its journal included.
+    pub(crate) fn in_order(kind: StoreKind, device: &Device) -> Self {
+        OpenedAs { is_in_order: true, ..OpenedAs::new(kind, device) }
     }
 }
 
@@ -326,7 +334,7 @@ pub(crate) fn refuse_other(
         structure: "what the device was formatted as".to_owned(),
         offset_bytes,
         expected: opened_as.to_string(),
-        found: OpenedAs { kind: found_kind, shape: found.clone() }.to_string(),
+        found: OpenedAs { kind: found_kind, shape: found.clone(), ..*opened_as }.to_string(),
         advice,
     })
 }
@@ -347,7 +355,7 @@ pub fn check_rules(device: &Device, wanted: &Device) -> Result<bool, StoreError>
                 structure: "what the device was formatted as".to_owned(),
                 offset_bytes: said.offset_bytes,
                 expected: shape.to_string(),
-                found: OpenedAs { kind: said.kind, shape: said.identity.shape }.to_string(),
+                found: OpenedAs { kind: said.kind, shape: said.identity.shape, is_in_order: false }.to_string(),
                 advice: "open it as what it was formatted as, or format it anew with overwrite and lose what it holds"
                     .to_owned(),
             };

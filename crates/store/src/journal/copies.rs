@@ -237,10 +237,8 @@ fn mark_in_zones(zones: &MetadataZones<'_>, block: &IdentityBlock) -> Result<(),
     // The newest generation goes last, so that nothing older ever counts. What cannot be read may be it.
     let found = superblock::slots_in(&header);
     let is_marked = mark_in(&found).is_some();
-    let groups = match zones.scan() {
-        Ok(scan) => scan.layout.map_or_else(Vec::new, |layout| zones.groups(layout)),
-        Err(_) => Vec::new(),
-    };
+    let scan = zones.scan().unwrap_or_default();
+    let groups = scan.layout.map_or_else(Vec::new, |layout| zones.groups(layout));
     let slots: Vec<[Slot; 2]> = groups.iter().map(superblock::slots_in).collect();
     let newest = slots.iter().map(rank).max().unwrap_or_default();
     let may_be_newest = |slots: &[Slot; 2]| {
@@ -254,7 +252,10 @@ fn mark_in_zones(zones: &MetadataZones<'_>, block: &IdentityBlock) -> Result<(),
             groups.iter().zip(&slots).filter(|(group, slots)| may_be_newest(slots) && !group.overlaps(&header));
         kept.extend(newest.map(|(group, _)| group));
     }
-    zones.reset_all_but(&kept)?;
+    // Files of a store whose superblocks lie at fixed offsets go after those, which are in the first zones.
+    if !scan.is_at_fixed_offsets {
+        zones.reset_all_but(&kept)?;
+    }
     match is_marked {
         true => header.reset_from_the_end()?,
         false => header.reset()?,
@@ -263,6 +264,16 @@ fn mark_in_zones(zones: &MetadataZones<'_>, block: &IdentityBlock) -> Result<(),
     header.sync()?;
     header.finish()?;
     zones.reset_all_but(&[&header])
+}
+
+/// Empties the zones of a journal in zones, of a device on which a store with a journal at fixed offsets is marked as being made.
+/// They would otherwise be taken for a newer store once that store's files lie among them.
+pub(super) fn give_up_zones(device: &Device, label: &str) -> Result<(), StoreError> {
+    let Some(zones) = MetadataZones::of(device, label) else { return Ok(()) };
+    match zones.scan() {
+        Ok(scan) if scan.layout.is_some() => zones.reset_all_but(&[&zones.header_at(0)]),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the first generation of a store that was marked.
@@ -274,7 +285,7 @@ pub(super) fn write_first(
 ) -> Result<(), StoreError> {
     let zones = MetadataZones::of(device, label).ok_or_else(|| StoreError::InvalidRequest {
         store: label.to_owned(),
-        reason: "a journal in zones is for a device that has no others than those written in order".to_owned(),
+        reason: "a journal in zones is for a device without conventional zones".to_owned(),
     })?;
     let groups = zones.groups(GroupLayout::of(&superblock.regions));
     // The mark goes last.

@@ -95,6 +95,9 @@ pub(super) fn newest_slots(device: &Device, label: &str) -> Option<[Slot; 2]> {
         Ok(scan) => scan,
         Err(error) => return Some([Slot::Damaged(error.clone()), Slot::Damaged(error)]),
     };
+    if scan.is_at_fixed_offsets {
+        return Some(zones.slots_at_fixed_offsets());
+    }
     Some(match (scan.layout, scan.mark) {
         (Some(layout), _) => {
             let mut slots: Vec<[Slot; 2]> = zones.groups(layout).iter().map(superblock::slots_in).collect();
@@ -118,6 +121,9 @@ pub(super) fn mark_in(slots: &[Slot; 2]) -> Option<IdentityBlock> {
 /// Looks for the newest generation that has begun; `None` of a device whose journal lies elsewhere. What is being made is of the kind
 /// it is opened as. Reads everything that has begun.
 fn find(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Found, StoreError>> {
+    if !opened_as.is_in_order {
+        return None;
+    }
     let zones = MetadataZones::of(device, label)?;
     let found = find_in(&zones, opened_as).and_then(|found| {
         if let Found::Unfinished(mark) = &found {
@@ -130,6 +136,12 @@ fn find(device: &Device, label: &str, opened_as: &OpenedAs) -> Option<Result<Fou
 
 fn find_in(zones: &MetadataZones<'_>, opened_as: &OpenedAs) -> Result<Found, StoreError> {
     let scan = zones.scan()?;
+    if scan.is_at_fixed_offsets {
+        let place = Place::whole(zones.device, zones.label);
+        let (superblock, ..) = superblock::choose(&place, opened_as, superblock::slots_in(&place))?;
+        let found = format!("one at fixed offsets, generation {}", superblock.generation);
+        return Err(corruption(zones.label, "superblock", 0, "a journal in groups of zones", found));
+    }
     match (scan.layout, scan.mark) {
         (Some(layout), _) => Groups::read(zones, layout, opened_as)?.newest_begun(zones),
         (None, Some(mark)) => Ok(Found::Unfinished(mark)),

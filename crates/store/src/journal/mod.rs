@@ -8,8 +8,8 @@
 //!   other free for the next;
 //! - a *log* ([`log`]) of commits, each a group of changes that happens whole or not at all.
 //!
-//! On a device without a place that can be written again all of this lies in [zones], generation by generation: which one counts
-//! is decided in [generations], and how it is written in [copies].
+//! A store that writes zones in order only, on a device without conventional zones, has all of this in [zones], generation by
+//! generation: which one counts is decided in [generations], and how it is written in [copies].
 //!
 //! A *generation* begins when the store is opened and at every checkpoint. The log of a generation
 //! starts at the beginning of the log's region, so it overwrites that of the generation before, and
@@ -204,16 +204,38 @@ pub(crate) struct Formatting {
     device: Device,
     label: String,
     pub(crate) block: IdentityBlock,
+    is_in_order: bool,
 }
 
 impl Formatting {
-    /// Says durably that a store is being made here, before anything else is written.
+    /// Says durably that a store is being made here, before anything else is written. Its journal will lie at fixed offsets.
     pub(crate) fn begin(
         device: &Device,
         label: &str,
         kind: StoreKind,
         store_id: u64,
         identity: Identity,
+    ) -> Result<Formatting, StoreError> {
+        Formatting::begin_as((device, label), kind, store_id, identity, false)
+    }
+
+    /// The same of a store that writes zones in order only, its journal included.
+    pub(crate) fn begin_in_order(
+        device: &Device,
+        label: &str,
+        kind: StoreKind,
+        store_id: u64,
+        identity: Identity,
+    ) -> Result<Formatting, StoreError> {
+        Formatting::begin_as((device, label), kind, store_id, identity, true)
+    }
+
+    fn begin_as(
+        (device, label): (&Device, &str),
+        kind: StoreKind,
+        store_id: u64,
+        identity: Identity,
+        is_in_order: bool,
     ) -> Result<Formatting, StoreError> {
         // An older store's generations must stay older: its units would look like those of a sibling.
         let generation = read_slots(device, label)
@@ -228,25 +250,28 @@ impl Formatting {
             .unwrap_or(1)
             .max(1);
         let block = IdentityBlock { kind, store_id, generation, is_unfinished: true, identity };
-        let formatting = Formatting { device: device.clone(), label: label.to_owned(), block };
+        let formatting = Formatting { device: device.clone(), label: label.to_owned(), block, is_in_order };
         formatting.mark()?;
         Ok(formatting)
     }
 
     /// Says it again, where writing elsewhere may have destroyed it.
     pub(crate) fn mark(&self) -> Result<(), StoreError> {
-        if let Some(marked) = copies::mark(&self.device, &self.label, &self.block) {
+        if self.is_in_order
+            && let Some(marked) = copies::mark(&self.device, &self.label, &self.block)
+        {
             return marked;
         }
         for offset_bytes in SUPERBLOCK_OFFSETS {
             write_identity(&self.device, &self.label, offset_bytes, &self.block)?;
         }
-        sync(&self.device, &self.label)
+        sync(&self.device, &self.label)?;
+        copies::give_up_zones(&self.device, &self.label)
     }
 
     /// Writes the journal, whose state is `state`. From then on the store is there.
     pub(crate) fn finish(self, regions: &JournalRegions, parameters: &[u8], state: &[u8]) -> Result<(), StoreError> {
-        let Formatting { device, label, block } = self;
+        let Formatting { device, label, block, .. } = self;
         let IdentityBlock { kind, store_id, generation, identity, .. } = block;
         let mut superblock = Superblock {
             kind,
@@ -325,7 +350,8 @@ impl Journal {
             return Ok(Journal::of_zones(device, opened_as, begun?));
         }
         let place = Place::whole(device, label);
-        let slots = superblock::slots_in(&place);
+        // Where a journal in zones is found, it is the one to refuse.
+        let slots = read_slots(device, label);
         let slots_agree = superblock::agree(&slots);
         let (superblock, chosen, findings) = superblock::choose(&place, opened_as, slots)?;
         let region = superblock.regions.checkpoints[superblock.active_checkpoint];

@@ -26,13 +26,13 @@ pub(super) fn formatted(env: &Env, device: TestedDevice, groups: u8, group_zones
 pub(super) fn format(device: &Device, groups: u8, group_zones: u32, state: &[u8]) -> Result<(), StoreError> {
     let members = vec![Member { id: 0x1234, capacity_bytes: device.block.geometry().capacity_bytes }];
     let identity = Identity { shape: DeviceShape::of(device), members, index: 0 };
-    let formatting = Formatting::begin(device, "drive", KIND, 0xabcd, identity)?;
+    let formatting = Formatting::begin_in_order(device, "drive", KIND, 0xabcd, identity)?;
     let regions = JournalRegions { unit_bytes: UNIT_BYTES, group_zones, groups, ..JournalRegions::default() };
     formatting.finish(&regions, b"parameters", state)
 }
 
 pub(super) fn recover(device: &Device) -> Result<(Journal, Recovered), StoreError> {
-    Journal::recover(device, "drive", &OpenedAs::new(KIND, device))
+    Journal::recover(device, "drive", &OpenedAs::in_order(KIND, device))
 }
 
 pub(super) fn opened(device: &Device) -> Journal {
@@ -177,7 +177,7 @@ fn damage_of_the_newest_generation_does_not_bring_the_one_before_it_back() {
     let fault = Fault::new(Operation::Zone, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io));
     let unasked = FaultDevice::device(&FaultInjector::new(&env, FaultPlan::of(fault)), &device);
     assert!(matches!(contents(&unasked), Err(StoreError::Media { .. })));
-    assert!(presence(&unasked, "drive", &OpenedAs::new(KIND, &device)).is_err());
+    assert!(presence(&unasked, "drive", &OpenedAs::in_order(KIND, &device)).is_err());
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_store_that_is_made_anew_is_the_old_one_or_none_until_it_is_there() {
             (0..begins).for_each(|begin| old.begin(Some(format!("old {begin}").as_bytes())).unwrap());
             let is_made = interrupted(&device, groups, operation, number);
             let newest = format!("old {}", begins - 1);
-            let opened_as = OpenedAs::new(KIND, &device);
+            let opened_as = OpenedAs::in_order(KIND, &device);
             match contents(&device) {
                 Ok(found) if is_made => assert_eq!(found, of("new", &[])),
                 // Before anything was reset, or whole although what came last failed.

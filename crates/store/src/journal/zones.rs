@@ -1,4 +1,4 @@
-//! A journal in zones that must be written in order, on a device that has no others: where it lies.
+//! A journal in zones that are written in order, on a device without conventional zones: where it lies.
 //!
 //! It lies in three *groups* of zones at the start of the device, each of as many zones as a journal needs. A
 //! [generation](super::generations) lies in two of them, in two equal copies. Parts of a group follow each other in the order in which
@@ -36,9 +36,9 @@ const GROUP_ZONES_MAX: u32 = 64;
 /// Most zones in which something of a journal may lie.
 const METADATA_ZONES_MAX: u32 = MIRRORED_GROUPS as u32 * GROUP_ZONES_MAX;
 
-/// Whether a journal on a device of these zones lies in some that are written in order.
+/// Returns true if the journal of a store that writes zones in order lies in zones of this device: where none is conventional.
 pub(crate) fn lies_in_zones(zones: &ZoneGeometry) -> bool {
-    zones.conventional_zones == 0 && zones.sequential_type == ZoneType::SequentialWriteRequired
+    zones.conventional_zones == 0
 }
 
 /// Most bytes of a log: all of it is read when a store is opened.
@@ -108,7 +108,10 @@ impl GroupLayout {
 }
 
 /// What the metadata zones say of themselves.
+#[derive(Default)]
 pub(super) struct Scan {
+    /// A journal at fixed offsets, of a store that does not keep to write pointers. A journal in zones is older.
+    pub(super) is_at_fixed_offsets: bool,
     /// How the groups of the newest superblock lie.
     pub(super) layout: Option<GroupLayout>,
     /// The mark of a store that is being made, or was.
@@ -117,7 +120,7 @@ pub(super) struct Scan {
 
 /// The zones of a device in which a journal lies.
 pub(super) struct MetadataZones<'a> {
-    device: &'a Device,
+    pub(super) device: &'a Device,
     pub(super) label: &'a str,
     control: Arc<dyn ZoneControl>,
     pub(super) geometry: ZoneGeometry,
@@ -191,6 +194,27 @@ impl<'a> MetadataZones<'a> {
         Ok(())
     }
 
+    /// The slots of a journal at fixed offsets, which only preferred zones can hold.
+    pub(super) fn slots_at_fixed_offsets(&self) -> [Slot; 2] {
+        superblock::slots_in(&Place::whole(self.device, self.label))
+    }
+
+    fn can_hold_fixed_offsets(&self) -> bool {
+        self.geometry.sequential_type == ZoneType::SequentialWritePreferred
+    }
+
+    /// Generation of a journal at fixed offsets, if there is one.
+    fn generation_at_fixed_offsets(&self) -> Option<u64> {
+        if !self.can_hold_fixed_offsets() {
+            return None;
+        }
+        let generations = self.slots_at_fixed_offsets().into_iter().filter_map(|slot| match slot {
+            Slot::Valid(found) if found.regions.group_zones == 0 => Some(found.generation),
+            _ => None,
+        });
+        generations.max()
+    }
+
     /// Looks for superblocks and marks.
     ///
     /// # Errors
@@ -199,6 +223,11 @@ impl<'a> MetadataZones<'a> {
         let (mut newest, mut mark, mut wrong, mut lost) = (None, None, None, None);
         let zones = self.possible()?;
         let is_any_worn = zones.iter().any(|(_, found)| place::is_worn(found));
+        let fixed = self.generation_at_fixed_offsets();
+        // Making a journal in zones empties the first zone, unless that is worn. Files may hold anything, also at starts of zones.
+        if fixed.is_some() && !zones.first().is_some_and(|(_, found)| place::is_worn(found)) {
+            return Ok(Scan { is_at_fixed_offsets: true, ..Scan::default() });
+        }
         // Groups begin at the first zone, and behind as many as each of them has.
         let may_begin = |zone: &ZoneId| {
             zone.0 <= METADATA_ZONES_MAX - GROUP_ZONES_MAX && zone.0 + self.header_zones() <= self.geometry.zone_count
@@ -212,6 +241,8 @@ impl<'a> MetadataZones<'a> {
         for (zone, _) in zones.into_iter().filter(|(zone, found)| may_begin(zone) && is_written(zone, found)) {
             for slot in superblock::slots_in(&self.header_at(zone.0)) {
                 match slot {
+                    // A store at fixed offsets that a layer has moved, or bytes of a file.
+                    Slot::Valid(found) if self.can_hold_fixed_offsets() && found.regions.group_zones == 0 => {}
                     Slot::Valid(found) => {
                         let layout = GroupLayout::of(&found.regions);
                         match self.judge(zone, layout) {
@@ -230,10 +261,13 @@ impl<'a> MetadataZones<'a> {
                 break;
             }
         }
+        if fixed.is_some() && fixed > newest.map(|(generation, _)| generation) {
+            return Ok(Scan { is_at_fixed_offsets: true, ..Scan::default() });
+        }
         match (newest, wrong, lost) {
             (None, Some(error), _) => Err(error),
             (None, None, Some(error)) if mark.is_none() => Err(error),
-            (newest, ..) => Ok(Scan { layout: newest.map(|(_, layout)| layout), mark }),
+            (newest, ..) => Ok(Scan { layout: newest.map(|(_, layout)| layout), mark, ..Scan::default() }),
         }
     }
 

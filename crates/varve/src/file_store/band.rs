@@ -5,8 +5,8 @@ use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
-use varve_media::{Device, ZoneType};
-use varve_store::{BandFormatOptions, BandStore, FileStore};
+use varve_media::Device;
+use varve_store::{BandFormatOptions, BandStore, ExtentStore, FileStore};
 
 const RESERVE: &str = "reserve";
 const TABLE_SIZE: &str = "zoned-table-size";
@@ -14,8 +14,7 @@ const TABLE_SIZE: &str = "zoned-table-size";
 pub(crate) const BAND: FileStoreKind = FileStoreKind {
     name: "band",
     summary: "tables in zones of their own, all other files in logs that share zones (SMRDB)",
-    needs: "one device with zones, that must be written in order or of which the first are conventional (of an emulated disk: \
-            conventional=SIZE)",
+    needs: "one device with zones",
     options: &[
         OptionDescription {
             name: RESERVE,
@@ -32,16 +31,26 @@ pub(crate) const BAND: FileStoreKind = FileStoreKind {
                       behind the other where it can; decided when the device is laid out",
         },
     ],
-    accepts: |base| {
-        let zones = device_of(base).and_then(|device| device.block.capabilities().zones.as_ref());
-        zones.is_some_and(|zones| {
-            zones.conventional_zones > 0 || zones.sequential_type == ZoneType::SequentialWriteRequired
-        })
-    },
+    accepts: |base| device_of(base).is_some_and(|device| device.block.capabilities().zones.is_some()),
     is_preferred: |_| false,
     logs: None,
     open,
 };
+
+/// Least number of zones with which bands are the default where a disk takes writes anywhere. Each table takes a zone, and writes stop
+/// at 36 tables in level 0 (`level0_stop_writes_trigger`): those are then at most 28 % of the disk.
+const ZONES_MIN: u32 = 128;
+
+/// Returns true if bands are the default on a zoned device that takes writes anywhere. Tables written in order never go through its media
+/// cache, and have not to be cleaned. The store that a device was formatted for stays its default.
+pub(super) fn is_default_of(device: &Device) -> bool {
+    let zones = device.block.capabilities().zones.as_ref();
+    let is_suitable = zones.is_some_and(|zones| zones.conventional_zones > 0 || zones.zone_count >= ZONES_MIN);
+    match BandStore::probe(device) {
+        Ok(is_there) => is_there || is_suitable,
+        Err(_) => is_suitable && ExtentStore::probe(device).is_err(),
+    }
+}
 
 fn device_of(base: &Base) -> Option<&Device> {
     match base {

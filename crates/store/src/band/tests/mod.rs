@@ -5,6 +5,7 @@ mod beside;
 mod failing;
 mod given_up;
 mod kernel;
+mod preferred;
 mod replay;
 mod space;
 mod variable;
