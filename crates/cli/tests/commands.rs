@@ -460,6 +460,11 @@ fn media_are_listed_described_and_probed() {
     assert_eq!(described["devices"][0]["scale_divisor"], 64);
     let timing = expect(0, &["media", "describe", "nvme:", "--timing"]);
     assert!(timing.contains("    page read: ") && timing.contains(" us\n"), "{timing}");
+    let store = |spec: &str| json(&["media", "describe", spec])["store"].as_str().map(str::to_owned);
+    assert_eq!(store("hasmr:8TB").as_deref(), Some("band"));
+    assert_eq!(store("hasmr:8TB?store=extent").as_deref(), Some("extent"));
+    let text = expect(0, &["media", "describe", "hasmr:8TB"]);
+    assert!(text.contains("store of a new database: band, the default of this medium"), "{text}");
     let described = json(&["media", "describe", "nvme:"]);
     assert!(described["devices"][0]["timing"]["page_read_nanos"].is_u64(), "{described}");
     // A device is described before it is there, and describing makes nothing.

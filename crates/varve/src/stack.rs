@@ -240,6 +240,19 @@ impl StackBuilder {
         Ok(devices.into_iter().map(|built| built.description).collect())
     }
 
+    /// Name of the store that a new database of `spec` gets, and whether the spec names it: otherwise it is the default of the medium.
+    /// `None` where no store can stand on it. Makes and writes nothing, and does not open images.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::describe`].
+    pub fn store_of(&self, spec: &Spec) -> Result<Option<(&'static str, bool)>, Error> {
+        let construction = Construction { create: false, format: false, describe: true, ..self.construction() };
+        let base = build_base(&construction, spec)?;
+        let Some(first) = spec.parts().first() else { return Ok(None) };
+        let is_named = first.text("store")?.is_some();
+        Ok(choose_store(spec, first, &base).ok().map(|store| (store.name, is_named)))
+    }
+
     fn construction(&self) -> Construction<'_> {
         let read_only = self.read_only;
         let (create, format) = (self.create && !read_only, self.format && !read_only);

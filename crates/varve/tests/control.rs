@@ -10,7 +10,7 @@ fn longest_get(options: ReadOptions) -> Duration {
     let of_client = env.clone();
     let client = env.spawn("client", move || {
         let env = of_client;
-        let text = "hasmr:1GiB?cache=64MiB,extents=1000,control=at-ic,control-execution-ms=2000,control-idle-ms=1000";
+        let text = "hasmr:1GiB?cache=64MiB,extents=1000,store=extent,control=at-ic,control-execution-ms=2000,control-idle-ms=1000";
         let spec: Spec = text.parse().unwrap();
         let small = Options { block_cache_capacity: 0, ..Default::default() };
         let db = Varve::builder().env(&env).options(small).open_spec(&spec).unwrap();

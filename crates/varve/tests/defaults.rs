@@ -1,7 +1,10 @@
 //! What a medium gets that is named without further options.
 
+use std::time::Duration;
 use varve::env::{Env, Random};
-use varve::{Spec, Varve};
+use varve::media::{IoContext, ZoneId};
+use varve::stack::StackBuilder;
+use varve::{Options, Spec, TreeKind, Varve};
 
 fn spec(text: &str) -> Spec {
     text.parse().unwrap()
@@ -46,4 +49,94 @@ fn a_store_that_is_there_goes_before_the_default() {
     let image = db.close_into_image().unwrap();
     let db = Varve::builder().env(&env).begin_with(&image).open_spec(&spec(text)).unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// Host-aware disks, and those that are under layers, get the store by their zones.
+#[test]
+fn disks_written_anywhere_get_bands_where_they_have_many_zones() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    for (text, store) in [
+        ("hasmr:8TB", "band"),
+        ("hasmr:8TB?control=idler", "band"),
+        ("hasmr:8TB?relocate=on", "band"),
+        ("smr:20GiB?host-aware,conventional=0", "band"),
+        ("smr:20GiB?host-aware", "band"),
+        // No zones are visible.
+        ("hasmr:8TB?device-managed", "extent"),
+        ("hasmr:8TB?buffer=(ssd:1GB)", "extent"),
+        // Too few zones for a table in each.
+        ("hasmr:10GiB?cache=64MiB,extents=100", "extent"),
+        ("disk:1TB", "extent"),
+    ] {
+        assert_eq!(builder.store_of(&spec(text)).unwrap(), Some((store, false)), "{text}");
+    }
+    assert_eq!(builder.store_of(&spec("hasmr:8TB?store=extent")).unwrap(), Some(("extent", true)));
+}
+
+const HOST_AWARE: &str = "hasmr:160MiB?zone=512KiB,cache=2MiB,extents=100,backing=compressed";
+
+/// Puts, overwrites and deletes, with a number of seconds between some, in which a disk would clean; counts zones out of order and
+/// writes that the media cache took.
+fn non_sequential(db: &Varve, env: &Env, tree: TreeKind) -> (usize, u64) {
+    let mut random = Random::named(1, "values");
+    let mut value = [0; 1024];
+    for step in 0..60_000u64 {
+        random.fill_bytes(&mut value);
+        let number = random.below(20_000);
+        let outcome = match step % 4 {
+            0 => db.delete(key(number)),
+            _ => db.put(key(number), value),
+        };
+        outcome.unwrap_or_else(|error| panic!("{tree:?}, step {step}: {error}"));
+        if step % 20_000 == 0 {
+            env.sleep(Duration::from_secs(3));
+        }
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let device = db.stack().devices()[0].device().clone();
+    let count = device.block.capabilities().zones.as_ref().unwrap().zone_count;
+    let zones = device.zones.as_ref().unwrap().report(ZoneId(0), count, &IoContext::default()).unwrap();
+    (zones.iter().filter(|zone| zone.non_sequential).count(), device.block.counters().cleaning.cached_writes)
+}
+
+/// Its media cache is never used and nothing has to be cleaned, in any tree of tables and after it is opened again; with extents it is.
+#[test]
+fn a_host_aware_disk_stays_in_order_by_default() {
+    for tree in TreeKind::OF_TABLES {
+        let env = Env::sim(1);
+        let of_client = env.clone();
+        let client = env.spawn("client", move || {
+            let env = of_client;
+            let options = Options { tree, ..Options::default() };
+            let builder = || Varve::builder().env(&env).options(options.clone());
+            let db = builder().open_spec(&spec(HOST_AWARE)).unwrap();
+            assert_eq!(non_sequential(&db, &env, tree), (0, 0), "{tree:?}");
+            let image = db.close_into_image().unwrap();
+            let db = builder().begin_with(&image).open_spec(&spec(HOST_AWARE)).unwrap();
+            assert_eq!(non_sequential(&db, &env, tree), (0, 0), "{tree:?}, opened again");
+            assert!(db.check().unwrap().is_empty());
+            let db = builder().open_spec(&spec(&format!("{HOST_AWARE},store=extent"))).unwrap();
+            assert!(non_sequential(&db, &env, tree).1 > 0, "{tree:?}: the test sees the media cache");
+        });
+        client.join().unwrap();
+    }
+}
+
+#[test]
+fn extents_on_a_host_aware_disk_stay_extents() {
+    let env = Env::sim(1);
+    let named = |store: &str| spec(&format!("{HOST_AWARE},store={store}"));
+    for (store, other) in [("extent", "band"), ("band", "extent")] {
+        let db = Varve::builder().env(&env).open_spec(&named(store)).unwrap();
+        db.put("key", "value").unwrap();
+        let image = db.close_into_image().unwrap();
+        let begin = |spec: &Spec| Varve::builder().env(&env).begin_with(&image).open_spec(spec);
+        let db = begin(&spec(HOST_AWARE)).unwrap();
+        assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]), "{store}");
+        drop(db);
+        let error = begin(&named(other)).err().unwrap().to_string();
+        assert!(error.contains(&format!("'{store}'")), "{error}");
+    }
 }

@@ -10,7 +10,7 @@ use varve::statistics::WriteState;
 use varve::{ErrorKind, Options, Spec, TreeKind, Varve, WriteBatch};
 
 /// What fits in a regular run: media with their stores.
-const MEDIA: [&str; 12] = [
+const MEDIA: [&str; 14] = [
     "zns:16MiB?zone=256KiB",
     "zns:32MiB?zone=1MiB",
     "zns:32MiB?zone=1MiB,store=hybrid",
@@ -19,18 +19,21 @@ const MEDIA: [&str; 12] = [
     "smr:16MiB?band=256KiB",
     "smr:32MiB?band=1MiB",
     "smr:32MiB?band=1MiB,conventional=4MiB",
-    "hasmr:16MiB?zone=512KiB,cache=2MiB,extents=100",
+    "hasmr:16MiB?zone=512KiB,cache=2MiB,extents=100,store=extent",
+    "hasmr:16MiB?zone=512KiB,cache=2MiB,extents=100,store=band",
+    "hasmr:32MiB?zone=256KiB,cache=2MiB,extents=100",
     "zns:8MiB?zone=512KiB,store=hybrid+smr:16MiB?band=512KiB,conventional=2MiB",
     "zns:16MiB?zone=1MiB+smr:32MiB?band=1MiB",
     "imr:16MiB?track=64KiB,table-size=64KiB",
 ];
 
 /// What a soak adds: minutes each.
-const LARGE_MEDIA: [&str; 6] = [
+const LARGE_MEDIA: [&str; 7] = [
     "zns:64MiB?zone=1MiB",
     "smr:64MiB?band=1MiB",
     "zns:64MiB?zone=1MiB,store=hybrid",
     "zns:256MiB?zone=4MiB",
+    "hasmr:256MiB?zone=1MiB,cache=8MiB,extents=400",
     "smr:512MiB?band=8MiB",
     "zns:64MiB?zone=1MiB+smr:128MiB?band=1MiB,conventional=8MiB",
 ];

@@ -352,10 +352,12 @@ fn an_image_with_a_record_next_to_it_is_no_disk_without_zones() {
 
 const HOST_AWARE: &str = "hasmr:32MiB?zone=2MiB,cache=1MiB,extents=100,backing=file:@/image";
 const WITH_CONVENTIONAL: &str = "hasmr:32MiB?zone=1MiB,conventional=4MiB,cache=1MiB,extents=100,backing=file:@/image";
+/// Bands are the default there.
+const MANY_ZONES: &str = "hasmr:32MiB?zone=128KiB,cache=1MiB,extents=100,backing=file:@/image";
 const BUFFER: &str = "buffer=(ssd:8MB?backing=file:@/fast),buffer-size=400KiB,buffer-rewrite=0";
 
 /// Openings of the image of a disk of 32 MiB that ask for no layer.
-const WITHOUT_LAYERS: [&str; 7] = [
+const WITHOUT_LAYERS: [&str; 8] = [
     "dev:@/image",
     "dev:@/image?store=extent",
     "dev:@/image?store=imr,track-size=64KiB,table-size=64KiB",
@@ -363,6 +365,7 @@ const WITHOUT_LAYERS: [&str; 7] = [
     "imr:32MiB?track=64KiB,table-size=64KiB,backing=(dev:@/image)",
     "hasmr:32MiB?zone=2MiB,cache=1MiB,extents=100,backing=file:@/image",
     "hasmr:32MiB?zone=1MiB,conventional=4MiB,cache=1MiB,extents=100,store=band,backing=file:@/image",
+    MANY_ZONES,
 ];
 
 fn with_database(spec: &Spec, use_it: impl FnOnce(&Varve)) {
@@ -378,6 +381,7 @@ fn disks_under_layers_are_refused_without_them() {
     let layers = [
         (format!("{HOST_AWARE},relocate=on"), "relocate=on"),
         (format!("{WITH_CONVENTIONAL},relocate=on"), "relocate=on"),
+        (format!("{MANY_ZONES},relocate=on"), "relocate=on"),
         (format!("{HOST_AWARE},{BUFFER}"), "buffer="),
         (format!("disk:32MiB?backing=file:@/image,{BUFFER}"), "buffer="),
     ];

@@ -47,19 +47,20 @@ const MEDIA: &[(&str, &str)] = &[
         "zns:32MiB?account,zone=512KiB,store=hybrid,tiers=01,backing=file:@/fast\
          +smr:96MiB?account,band=256KiB,conventional=16MiB,backing=file:@/slow",
     ),
-    ("host-aware disk", "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,backing=file:@/disk"),
+    ("host-aware disk", "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,store=extent,backing=file:@/disk"),
+    ("host-aware disk, bands", "hasmr:64MiB?account,zone=256KiB,cache=2MiB,extents=100,store=band,backing=file:@/disk"),
     (
         "host-aware disk, relocation",
-        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,relocate=on,relocate-spares=1,backing=file:@/disk",
+        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,store=extent,relocate=on,relocate-spares=1,backing=file:@/disk",
     ),
     (
         "host-aware disk, write buffer",
-        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,backing=file:@/disk,\
+        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,store=extent,backing=file:@/disk,\
          buffer=(ssd:8MB?account,backing=file:@/buffer),buffer-size=400KiB",
     ),
     (
         "host-aware disk, write buffer and relocation",
-        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,relocate=on,relocate-spares=1,backing=file:@/disk,\
+        "hasmr:64MiB?account,zone=1MiB,cache=2MiB,extents=100,store=extent,relocate=on,relocate-spares=1,backing=file:@/disk,\
          buffer=(ssd:8MB?account,backing=file:@/buffer),buffer-size=400KiB",
     ),
 ];

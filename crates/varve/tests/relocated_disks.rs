@@ -147,7 +147,8 @@ fn specs_refuse_disks_under_layers_in_zones_of_any_size() {
         for (layer, option) in [("relocate=on", "relocate=on"), (BUFFER, "buffer=")] {
             for is_used in [false, true] {
                 let place = tempfile::tempdir().unwrap();
-                let made = format!("hasmr:30MiB?zone={zone},cache=1MiB,extents=100,backing=file:@/image,{layer}");
+                let made =
+                    format!("hasmr:30MiB?zone={zone},cache=1MiB,extents=100,store=extent,backing=file:@/image,{layer}");
                 let made = spec(&made, place.path());
                 if is_used {
                     let options = Options { write_buffer_size: 64 << 10, ..Options::default() };

@@ -1,5 +1,6 @@
 //! `extent`: files on a raw conventional device.
 
+use super::band;
 use crate::error::Error;
 use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
@@ -43,10 +44,18 @@ pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
         },
         Base::Directory(_) => false,
     },
-    is_preferred: |_| false,
+    is_preferred,
     logs: None,
     open,
 };
+
+/// Returns true for one zoned device that takes writes anywhere, where bands are not the default.
+fn is_preferred(base: &Base) -> bool {
+    let Base::Devices(devices) = base else { return false };
+    let [BuiltDevice { device, .. }] = devices.as_slice() else { return false };
+    device.block.capabilities().zones.as_ref().is_some_and(ZoneGeometry::can_be_written_anywhere)
+        && !band::is_default_of(device)
+}
 
 fn open(
     construction: &Construction<'_>,

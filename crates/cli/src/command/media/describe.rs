@@ -15,7 +15,7 @@ Examples:
   varve media describe 'disk:1TB?model=st8000as0022,scale=1/64' --timing
   varve media describe dev:/dev/sdb --json
 
-Nothing is written, and nothing is made. An emulated device is described whether or not its image
+The last line names the store that a new database gets. Nothing is written, and nothing is made. An emulated device is described whether or not its image
 file is there yet; real hardware has to be.")]
 pub(crate) struct Describe {
     /// The medium
@@ -29,7 +29,9 @@ pub(crate) struct Describe {
 impl Describe {
     pub(crate) fn run(&self, console: &mut Console) -> Result<Status, Failure> {
         let env = self.spec.suitable_env(0);
-        let devices = StackBuilder::new(&env).describe(&self.spec)?;
+        let builder = StackBuilder::new(&env);
+        let devices = builder.describe(&self.spec)?;
+        let store = builder.store_of(&self.spec)?;
         if console.json {
             let describe = |device: &DeviceDescription| {
                 let mut described = serde_json::to_value(device).unwrap_or_default();
@@ -40,7 +42,7 @@ impl Describe {
                 described
             };
             let described: Vec<_> = devices.iter().map(describe).collect();
-            console.json(&serde_json::json!({"spec": self.spec.to_string(), "devices": described}))?;
+            console.json(&serde_json::json!({"spec": self.spec.to_string(), "store": store.map(|(name, _)| name), "devices": described}))?;
             return Ok(Status::Done);
         }
         for device in &devices {
@@ -49,6 +51,13 @@ impl Describe {
                 console.line("  timing:")?;
                 console.write(Constants::of(&device.timing).text(4).as_bytes())?;
             }
+        }
+        if let Some((store, is_named)) = store {
+            let origin = match is_named {
+                true => "named by store=",
+                false => "the default of this medium; store= names another",
+            };
+            console.line(&format!("store of a new database: {store}, {origin}"))?;
         }
         Ok(Status::Done)
     }
