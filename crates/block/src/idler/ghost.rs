@@ -2,6 +2,7 @@
 
 use super::controller::{Arrival, Work};
 use super::extents::CachedExtents;
+use super::log::{self, CachedLog};
 use varve_media::{MediaCache, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
 
 /// What is thought of a zone.
@@ -19,7 +20,7 @@ struct Zone {
 /// write pointers, by zone. What is written twice counts twice. A report says which zones were cleaned since the last.
 ///
 /// 24 bytes for each zone; [with its map](GhostCache::with_map) 32 for each extent that is followed, of which there are at most twice as many as the
-/// map of the disk holds.
+/// map of the disk holds; [with its log](GhostCache::with_log) about 43 for each zone in the cache.
 #[derive(Clone, Debug)]
 pub struct GhostCache {
     limits: MediaCache,
@@ -31,6 +32,8 @@ pub struct GhostCache {
     non_sequential: usize,
     /// What lies in the cache, where extents are not each write.
     map: Option<CachedExtents>,
+    /// Where zones lie in the log, where its space comes back at its tail.
+    log: Option<CachedLog>,
 }
 
 /// Extents that are followed for each that the map of the disk holds: beyond its end the disk has cleaned some, and did not say which.
@@ -44,7 +47,7 @@ impl GhostCache {
             ..Zone::default()
         });
         let (geometry, zones) = (geometry.clone(), zones.collect());
-        GhostCache { limits, geometry, zones, cached_bytes: 0, entries: 0, non_sequential: 0, map: None }
+        GhostCache { limits, geometry, zones, cached_bytes: 0, entries: 0, non_sequential: 0, map: None, log: None }
     }
 
     /// The same, whose extents are counted as the map of the disk has them: what is written over takes none any more. Bytes count twice all the
@@ -55,6 +58,18 @@ impl GhostCache {
         GhostCache { map: Some(CachedExtents::new(extents_max)), ..self }
     }
 
+    /// The same for a disk that reuses the space of its cache from the tail of the log on (docs/idler.md, "Calibration"): all bytes from the
+    /// first piece of the oldest zone on are in use. On a disk that reuses the space of each cleaned zone this overestimates.
+    #[must_use]
+    pub fn with_log(self) -> Self {
+        GhostCache { log: Some(CachedLog::default()), ..self }
+    }
+
+    /// Bytes of the cache that cannot be written.
+    fn occupied_bytes(&self) -> u64 {
+        self.cached_bytes.max(self.log.as_ref().map_or(0, CachedLog::occupied_bytes))
+    }
+
     /// The shares of space and of the map that these take.
     fn shares(&self, bytes: u64, entries: u64) -> (f64, f64) {
         let of = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
@@ -63,7 +78,7 @@ impl GhostCache {
 
     /// Whether the map is nearer to its end than space.
     fn is_short_of_entries(&self) -> bool {
-        let (space, map) = self.shares(self.cached_bytes, self.entries);
+        let (space, map) = self.shares(self.occupied_bytes(), self.entries);
         map > space
     }
 
@@ -76,12 +91,53 @@ impl GhostCache {
     /// Memory that it takes at most, however full it is.
     pub fn memory_bytes_max(&self) -> usize {
         let map = self.map.as_ref().map_or(0, CachedExtents::memory_bytes_max);
-        size_of::<Self>() + self.zones.capacity() * size_of::<Zone>() + map
+        let log = self.log.as_ref().map_or(0, |_| self.zones.len() * log::BYTES_PER_ZONE);
+        size_of::<Self>() + self.zones.capacity() * size_of::<Zone>() + map + log
     }
 
     /// How full it is taken to be: the share of space or of entries in use, whichever is larger. May be above 1.
     pub fn utilization(&self) -> f64 {
-        self.share(self.cached_bytes, self.entries)
+        self.share(self.occupied_bytes(), self.entries)
+    }
+
+    /// Whether space at the tail of the log is nearer to its end than the map.
+    pub fn is_short_of_log(&self) -> bool {
+        self.log.is_some() && !self.is_short_of_entries()
+    }
+
+    /// Share of the cache's bytes that a zone keeps from being reused: from its first piece in the log to the head. 0 without
+    /// [a log](GhostCache::with_log).
+    pub fn pinned_share(&self, zone: ZoneId) -> f64 {
+        let pinned_bytes = self.log.as_ref().map_or(0, |log| log.pinned_bytes(zone));
+        self.shares(pinned_bytes, 0).0
+    }
+
+    /// The shares of the cache's bytes that zones in the log [keep from being reused](GhostCache::pinned_share), the oldest zone first.
+    pub fn pinned_from_tail(&self) -> impl Iterator<Item = f64> {
+        let pinned = self.log.iter().flat_map(CachedLog::pinned_from_tail);
+        pinned.map(|bytes| self.shares(bytes, 0).0)
+    }
+
+    /// Share of the cache's bytes that were written to the log since it was at `position`.
+    pub fn log_share_since(&self, position: u64) -> f64 {
+        self.shares(self.log_position().saturating_sub(position), 0).0
+    }
+
+    /// Whether a zone has something in the cache, as far as is known.
+    pub fn is_in_cache(&self, zone: ZoneId) -> bool {
+        self.zone_share(zone).1 > 0 || self.pinned_share(zone) > 0.0
+    }
+
+    /// Position of the next byte in the log.
+    pub fn log_position(&self) -> u64 {
+        self.log.as_ref().map_or(0, CachedLog::head_bytes)
+    }
+
+    /// Follows a zone whose first piece in the cache was written when the log was at `position`, and reported here later.
+    pub fn was_written_since(&mut self, zone: ZoneId, position: u64) {
+        if let Some(log) = &mut self.log {
+            log.extend_back(zone, position);
+        }
     }
 
     /// Zones that are taken to be non-sequential.
@@ -137,6 +193,9 @@ impl GhostCache {
             }
             self.non_sequential += usize::from(!std::mem::replace(&mut zone.non_sequential, true));
             zone.cached_bytes += to - from;
+            if let Some(log) = &mut self.log {
+                log.append(id, to - from);
+            }
             let more = self.map.as_mut().map_or(1, |map| map.written(&piece, &own));
             let before = zone.entries;
             zone.entries = before.saturating_add_signed(i32::try_from(more).unwrap_or(i32::MIN));
@@ -160,6 +219,9 @@ impl GhostCache {
     fn give_back(&mut self, id: usize) -> (u64, u64) {
         if let Some(map) = &mut self.map {
             map.remove(&self.geometry.range(ZoneId(id as u32)));
+        }
+        if let Some(log) = &mut self.log {
+            log.remove(ZoneId(id as u32));
         }
         let Some(zone) = self.zones.get_mut(id) else { return (0, 0) };
         let (bytes, entries) = (zone.cached_bytes, u64::from(zone.entries));
@@ -191,15 +253,19 @@ impl GhostCache {
     }
 
     /// Takes it that what lies in the cache of zones that are not sequential, of which nothing else is known, fills so much of it, of space as of the
-    /// map: each as much as the others.
+    /// map: each as much as the others. In the log they are taken to lie one behind the other, in the order of their numbers.
     pub fn suppose(&mut self, utilization: f64) {
         let is_unknown = |zone: &Zone| zone.non_sequential && zone.cached_bytes == 0 && zone.entries == 0;
         let zones = self.zones.iter().filter(|zone| is_unknown(zone)).count() as u64;
         // No less than nothing, and no more than all.
         let each = |limit: u64| (limit as f64 * utilization.clamp(0.0, 1.0)) as u64 / zones.max(1);
         let (bytes, entries) = (each(self.limits.bytes), each(self.limits.extents_max.into()));
-        for zone in self.zones.iter_mut().filter(|zone| is_unknown(zone)) {
+        for (zone, id) in self.zones.iter_mut().zip((0..).map(ZoneId)).filter(|(zone, _)| is_unknown(zone)) {
             (zone.cached_bytes, zone.entries) = (bytes, entries as u32);
+            if let Some(log) = &mut self.log {
+                log.remove(id);
+                log.append(id, bytes);
+            }
             self.cached_bytes += bytes;
             self.entries += entries;
         }
@@ -230,9 +296,14 @@ impl GhostCache {
             self.non_sequential += usize::from(found.non_sequential);
             zone.non_sequential = found.non_sequential;
             zone.is_conventional = found.zone_type == ZoneType::Conventional;
-            if !found.non_sequential {
-                zone.pointer_bytes = found.write_pointer_bytes - found.start_bytes;
+            match &mut self.log {
+                _ if !found.non_sequential => zone.pointer_bytes = found.write_pointer_bytes - found.start_bytes,
+                Some(log) => log.insert_since_last_report(ZoneId(id as u32)),
+                None => {}
             }
+        }
+        if let Some(log) = &mut self.log {
+            log.reported();
         }
         let (space, map) = self.shares(bytes, entries);
         Some(if by_entries { map } else { space })

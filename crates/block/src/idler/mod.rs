@@ -12,6 +12,7 @@ mod controller;
 mod extents;
 mod fixed;
 mod ghost;
+mod log;
 mod paper;
 mod reports;
 mod unrestrained;

@@ -202,9 +202,33 @@ impl Cleaner {
             }
             state.map.set_empty(to, false);
         }
+        match self.move_to((logical, from, to), &found) {
+            Ok(()) => {}
+            Err(halt @ (Halt::Stopped | Halt::BadSpare(_))) => return Err(halt),
+            Err(halt) => {
+                core.resume_writes();
+                // Copies of late writes lie in the cache too, and would pin the tail of its log until the spare is used again.
+                self.empty(to)?;
+                if to == FIRST_ZONE {
+                    self.step(|| core.mark_first_sector())?;
+                }
+                return Err(halt);
+            }
+        }
+        core.drain_earlier(logical);
+        // What it had of the media cache is given back only now.
+        self.empty(from)?;
+        if from == FIRST_ZONE {
+            self.step(|| core.mark_first_sector())?;
+        }
+        Ok(())
+    }
+
+    /// Copies a zone to an empty spare, and puts it in its place.
+    fn move_to(&mut self, (logical, from, to): (ZoneId, ZoneId, ZoneId), found: &ZoneDescription) -> Result<(), Halt> {
         self.copy(logical, from, to)?;
         // They lie in the cache again, in the new zone.
-        let mut late = Vec::new();
+        let (mut late, late_since) = (Vec::new(), self.core.state.lock().ghost.log_position());
         for _ in 0..ROUNDS {
             let pieces = self.rewritten()?;
             if pieces.is_empty() {
@@ -214,14 +238,7 @@ impl Cleaner {
             late.extend(pieces);
         }
         self.sync_if(1)?;
-        self.switch((logical, from, to), &found, late)?;
-        core.drain_earlier(logical);
-        // What it had of the media cache is given back only now.
-        self.empty(from)?;
-        if from == FIRST_ZONE {
-            self.step(|| core.mark_first_sector())?;
-        }
-        Ok(())
+        self.switch((logical, from, to), found, (late, late_since))
     }
 
     fn sync(&self) -> Result<(), Halt> {
@@ -296,7 +313,7 @@ impl Cleaner {
                 match self.look() {
                     Err(Halt::Stopped) => return Err(Halt::Stopped),
                     // Where the drive cleaned the zone meanwhile there is nothing left to gain.
-                    Err(_) if core.state.lock().ghost.zone_share(logical).1 == 0 => return Err(Halt::NotNeeded),
+                    Err(_) if !core.state.lock().ghost.is_in_cache(logical) => return Err(Halt::NotNeeded),
                     _ => {}
                 }
             }
@@ -374,7 +391,7 @@ impl Cleaner {
         &mut self,
         (logical, from, to): (ZoneId, ZoneId, ZoneId),
         found: &ZoneDescription,
-        mut late: Vec<Range<u64>>,
+        (mut late, late_since): (Vec<Range<u64>>, u64),
     ) -> Result<(), Halt> {
         let core = std::sync::Arc::clone(&self.core);
         let mut state = core.state.lock();
@@ -413,12 +430,14 @@ impl Cleaner {
         state.statistics.relocated_zones += 1;
         state.is_in_order(logical);
         if let Some(zone) = state.zones.get(logical.0 as usize) {
-            state.unreturned_share = state.ghost.zone_share(logical).0;
+            let before = state.ghost.utilization();
             state.ghost.cleaned(logical, zone.written_bytes);
+            state.unreturned_share = (before - state.ghost.utilization()).max(0.0);
         }
         for piece in late {
             state.ghost.written(core.logical.start_bytes(logical) + piece.start, piece.end - piece.start);
         }
+        state.ghost.was_written_since(logical, late_since);
         core.release(state);
         Ok(())
     }

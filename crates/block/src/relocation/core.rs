@@ -3,7 +3,7 @@
 use super::admission::{Admission, Held, Level};
 use super::map::ZoneMap;
 use super::moving::Moving;
-use super::policy::{Candidate, Filling, RelocationParameters, Situation};
+use super::policy::{Ahead, Candidate, Filling, RelocationParameters, Situation};
 use crate::idler::{GhostCache, Work};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,6 +14,9 @@ use varve_media::{
     Capabilities, Device, Geometry, IoContext, MediaError, SyncOrder, ZoneCondition, ZoneControl, ZoneDescription,
     ZoneGeometry, ZoneId,
 };
+
+/// Share of the cache that is filled between two calculations of what is ahead of the log's tail, each of which visits all zones in the log.
+const LOOK_AHEAD_EACH: f64 = 1.0 / 64.0;
 
 /// What relocation did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +90,10 @@ pub(super) struct State {
     pub(super) ghost: GhostCache,
     /// How fast the media cache fills.
     filling: Filling,
+    /// How fast its log does.
+    log_filling: Filling,
+    /// What is ahead of the log's tail, and the position of the log when that was calculated.
+    ahead: (Ahead, u64),
     pub(super) zones: Vec<ZoneKnowledge>,
     in_flight: BTreeMap<u64, InFlight>,
     next_ticket: u64,
@@ -113,7 +120,7 @@ pub(super) struct State {
     filling_in_move: Filling,
     /// That time, in nanoseconds; 0 before the first move.
     pub(super) move_nanos: u64,
-    /// Share of the cache that a zone which was moved takes until its old place is reset.
+    /// Share of the cache that comes back when the old place of the zone that was moved is reset.
     pub(super) unreturned_share: f64,
     /// A step was a sign that the drive blocks.
     pub(super) seems_to_block: bool,
@@ -178,6 +185,8 @@ impl State {
             map,
             ghost,
             filling: Filling::default(),
+            log_filling: Filling::default(),
+            ahead: (Ahead::default(), 0),
             zones,
             in_flight: BTreeMap::new(),
             next_ticket: 0,
@@ -217,8 +226,28 @@ impl State {
 
     /// How full the cache counts as.
     pub(super) fn pressure(&self, parameters: &RelocationParameters, now_nanos: u64) -> f64 {
-        let pressure = parameters.pressure(self.ghost.utilization(), &self.filling, now_nanos);
+        let utilization = self.ghost.utilization().max(self.ahead().soon);
+        let pressure = parameters.pressure(utilization, &self.filling, now_nanos);
         pressure.max(parameters.pressure_of_holds(&self.level(parameters, now_nanos)))
+    }
+
+    /// What is ahead of the log's tail by now: the log has grown by as much for each zone in it.
+    fn ahead(&self) -> Ahead {
+        let (Ahead { of_all, soon }, position) = self.ahead;
+        let grown = if of_all > 0.0 { self.ghost.log_share_since(position) } else { 0.0 };
+        Ahead { of_all: of_all + grown, soon: soon + grown }
+    }
+
+    /// Calculates what is ahead of the log's tail.
+    fn look_ahead(&mut self, parameters: &RelocationParameters, now_nanos: u64) {
+        let move_nanos = if self.move_nanos == 0 { parameters.first_move_nanos } else { self.move_nanos };
+        let ahead = parameters.ahead(self.ghost.pinned_from_tail(), move_nanos, &self.log_filling, now_nanos);
+        self.ahead = (ahead, self.ghost.log_position());
+    }
+
+    /// How full the cache counts as for whether a zone is to be moved.
+    fn due_utilization(&self) -> f64 {
+        self.ghost.utilization().max(self.ahead().of_all)
     }
 
     /// How full the cache is, and from where on writes wait.
@@ -237,7 +266,8 @@ impl State {
         }
         // What nobody adds to needs no making room: a device that is only read is left as it is.
         let is_filling = self.filling.has_begun();
-        if !is_filling || !parameters.is_due(self.ghost.utilization()) || now_nanos < self.not_before_nanos {
+        self.look_ahead(parameters, now_nanos);
+        if !is_filling || !parameters.is_due(self.due_utilization()) || now_nanos < self.not_before_nanos {
             return None;
         }
         let candidates = self.zones.iter().enumerate().map(|(logical, zone)| {
@@ -246,13 +276,18 @@ impl State {
                 logical: logical as u32,
                 share,
                 extents,
+                pinned_share: self.ghost.pinned_share(ZoneId(logical as u32)),
                 written_bytes: zone.written_bytes,
                 last_change_nanos: zone.last_change_nanos,
                 given_up: zone.given_up,
                 is_left: now_nanos < zone.left_until_nanos,
             }
         });
-        parameters.next(candidates, now_nanos).map(|logical| (ZoneId(logical), false))
+        let next = match self.ghost.is_short_of_log() || self.ahead().of_all > self.ghost.utilization() {
+            true => parameters.next_in_log(candidates, now_nanos),
+            false => parameters.next(candidates, now_nanos),
+        };
+        next.map(|logical| (ZoneId(logical), false))
     }
 
     /// Whether somebody who changes the zone is at the device, or anybody who uses it and entered before `ticket`.
@@ -386,7 +421,7 @@ impl Core {
             self.insert(&mut state, InFlight { zones, range: part.range.clone(), changes: part.changes() });
         }
         state.outstanding += 1;
-        if state.rests && self.parameters.is_due(state.ghost.utilization()) {
+        if state.rests && self.parameters.is_due(state.due_utilization()) {
             self.work.notify_all();
         }
         Ok(Entered { core: self, tickets: first..state.next_ticket, changes, offsets, copied_bytes: 0 })
@@ -478,7 +513,13 @@ impl Core {
         match part.work {
             Work::Write => {
                 zone.written_bytes = zone.written_bytes.max(part.range.end);
+                let position = state.ghost.log_position();
                 let share = state.ghost.written(start + part.range.start, length_bytes);
+                let log_share = state.ghost.log_share_since(position);
+                state.log_filling.add(log_share, self.parameters.filling_memory_nanos, now_nanos);
+                if state.ghost.log_share_since(state.ahead.1) >= LOOK_AHEAD_EACH {
+                    state.look_ahead(&self.parameters, now_nanos);
+                }
                 state.filling.add(share, self.parameters.filling_memory_nanos, now_nanos);
                 let move_nanos = state.move_nanos;
                 state.filling_in_move.add(share, move_nanos, now_nanos);
@@ -590,6 +631,14 @@ impl Core {
         while state.is_in_use(logical, Some(now)) {
             self.listen(&mut state, None);
         }
+    }
+
+    /// Lets writes to the zone that moves go on: it stays where it is.
+    pub(super) fn resume_writes(&self) {
+        if let Some(moving) = &mut self.state.lock().moving {
+            moving.is_held = false;
+        }
+        self.released.notify_all();
     }
 
     /// Ends the relocation that is under way, whatever came of it.

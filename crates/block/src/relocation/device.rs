@@ -144,7 +144,7 @@ impl RelocatingDevice {
         };
         let spares: Vec<ZoneId> = map.spares().iter().map(|spare| spare.zone).collect();
         spares.into_iter().for_each(|zone| map.set_empty(zone, empty(zone)));
-        let ghost = GhostCache::new(&logical, limits).with_map();
+        let ghost = GhostCache::new(&logical, limits).with_map().with_log();
         let state = State::new(map, ghost, reported);
         let core = Core::new(env, inner, (physical, logical), parameters, state);
         {

@@ -55,6 +55,8 @@ pub struct RelocationParameters {
     pub horizon_nanos: u64,
     /// Time over which is taken how fast it fills.
     pub filling_memory_nanos: u64,
+    /// Time that the move of a zone is taken to need before one was measured, in nanoseconds.
+    pub first_move_nanos: u64,
     /// When nothing went to the cache for so long there is no hurry, however full it is.
     pub calm_nanos: u64,
     /// A zone that was written so recently is taken only where it is worth twice another.
@@ -85,6 +87,7 @@ impl Default for RelocationParameters {
             extent_cost_bytes: 1 << 20,
             horizon_nanos: 60_000_000_000,
             filling_memory_nanos: 100_000_000_000,
+            first_move_nanos: 5_000_000_000,
             calm_nanos: 10_000_000_000,
             recent_nanos: 1_000_000_000,
         }
@@ -94,6 +97,8 @@ impl Default for RelocationParameters {
 /// How fast the cache fills: what went there, the longer ago the less of it counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Filling {
+    /// When the first write was added.
+    begun_nanos: u64,
     last_nanos: u64,
     remembered: f64,
 }
@@ -113,8 +118,19 @@ impl Filling {
     /// Follows a write that takes such a share of the cache.
     pub(super) fn add(&mut self, share: f64, memory_nanos: u64, now_nanos: u64) {
         if share > 0.0 {
-            *self = Filling { last_nanos: now_nanos, remembered: self.within(memory_nanos, now_nanos) + share };
+            let begun_nanos = if self.has_begun() { self.begun_nanos } else { now_nanos };
+            let remembered = self.within(memory_nanos, now_nanos) + share;
+            *self = Filling { begun_nanos, last_nanos: now_nanos, remembered };
         }
+    }
+
+    /// Share of the cache that is filled in `nanos` at the rate since the first write, which was at least `nanos` ago: the average over the whole memory would
+    /// be too low at first.
+    fn expected_within(&self, nanos: u64, memory_nanos: u64, now_nanos: u64) -> f64 {
+        let observed_nanos = now_nanos.saturating_sub(self.begun_nanos).max(nanos) as f64;
+        let memory = memory_nanos.max(1) as f64;
+        let weighed_nanos = (1.0 - remembered_share(observed_nanos / memory)) * memory;
+        self.within(memory_nanos, now_nanos) * nanos as f64 / weighed_nanos.max(1.0)
     }
 }
 
@@ -125,6 +141,41 @@ fn remembered_share(memories: f64) -> f64 {
     let mut growth = 1.0 + part * (1.0 + part / 2.0 * (1.0 + part / 3.0));
     (0..10).for_each(|_| growth *= growth);
     1.0 / growth
+}
+
+/// Largest share of the cache's bytes in use before the log's tail has passed zones that are in it now.
+///
+/// Space comes back zone by zone from the tail on, and the log grows meanwhile. A zone that keeps a share `p` in use is gone after the moves of all older zones
+/// and its own; `i` moves, in each of which a share `f` is filled, so `p + i * f` are in use by then. Where many zones lie close together near
+/// the tail, as after the first writes to a blank disk, this is far above the present share.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Ahead {
+    /// Over all zones.
+    pub(super) of_all: f64,
+    /// Over the zones that are moved within the time for which the filling rate is known.
+    pub(super) soon: f64,
+}
+
+impl RelocationParameters {
+    /// The shares ahead, from the share that each zone in the log keeps in use, oldest first, the time of a move, and the rate at which the log is filled.
+    pub(super) fn ahead(
+        &self,
+        pinned_from_tail: impl Iterator<Item = f64>,
+        move_nanos: u64,
+        filling: &Filling,
+        now_nanos: u64,
+    ) -> Ahead {
+        let filled_per_move = filling.expected_within(move_nanos, self.filling_memory_nanos, now_nanos);
+        let soon_moves = self.filling_memory_nanos / move_nanos.max(1);
+        let mut ahead = Ahead::default();
+        for (pinned, moves) in pinned_from_tail.zip(1u64..) {
+            ahead.of_all = ahead.of_all.max(pinned + moves as f64 * filled_per_move);
+            if moves <= soon_moves {
+                ahead.soon = ahead.of_all;
+            }
+        }
+        ahead
+    }
 }
 
 /// What is known when a step could be taken.
@@ -173,6 +224,7 @@ impl RelocationParameters {
             retry_nanos: self.retry_nanos / divisor,
             horizon_nanos: self.horizon_nanos / divisor,
             filling_memory_nanos: self.filling_memory_nanos / divisor,
+            first_move_nanos: self.first_move_nanos / divisor,
             calm_nanos: self.calm_nanos / divisor,
             recent_nanos: self.recent_nanos / divisor,
             ..self.clone()
@@ -262,6 +314,8 @@ pub(super) struct Candidate {
     /// Share of the media cache that it takes, of what is nearer to its end.
     pub(super) share: f64,
     pub(super) extents: u32,
+    /// Share of the media cache from the zone's first piece in the log to the head.
+    pub(super) pinned_share: f64,
     /// Bytes to copy.
     pub(super) written_bytes: u64,
     pub(super) last_change_nanos: u64,
@@ -305,6 +359,29 @@ impl RelocationParameters {
             let gain = candidate.share / self.cost_bytes(&candidate);
             let worth = gain / self.doubt(&candidate, now_nanos);
             let is_worth_it = if self.is_calm(&candidate, now_nanos) { gain >= least } else { worth >= least };
+            if is_worth_it && best.is_none_or(|(most, _)| worth > most) {
+                best = Some((worth, candidate.logical));
+            }
+        }
+        best.map(|(_, logical)| logical)
+    }
+
+    /// The zone to relocate next where the cache is short of bytes: the one at the tail of the log, because no space comes back before it is moved,
+    /// whatever it costs. A zone that was given up counts as younger, so the zones behind it are moved first; it is not tried again where it
+    /// counts as next to nothing, unless it has not been written for long.
+    ///
+    /// A zone that was moved is in the log again only at its head, so each is moved at most once for each time that the log is written round.
+    pub(super) fn next_in_log(
+        &self,
+        candidates: impl Iterator<Item = Candidate> + Clone,
+        now_nanos: u64,
+    ) -> Option<u32> {
+        let in_log = candidates.filter(|candidate| candidate.pinned_share > 0.0);
+        let least = WORTH_MIN * in_log.clone().map(|candidate| candidate.pinned_share).fold(0.0, f64::max);
+        let mut best: Option<(f64, u32)> = None;
+        for candidate in in_log.filter(|candidate| !candidate.is_left) {
+            let worth = candidate.pinned_share / f64::from(candidate.given_up.saturating_add(1));
+            let is_worth_it = worth >= least || self.is_calm(&candidate, now_nanos);
             if is_worth_it && best.is_none_or(|(most, _)| worth > most) {
                 best = Some((worth, candidate.logical));
             }
@@ -424,6 +501,7 @@ mod tests {
             logical,
             share,
             extents: 10,
+            pinned_share: 0.0,
             written_bytes,
             last_change_nanos: 0,
             given_up: 0,
@@ -451,6 +529,7 @@ mod tests {
             logical,
             share,
             extents: 0,
+            pinned_share: 0.0,
             written_bytes: 256 << 20,
             last_change_nanos,
             given_up: 0,
@@ -465,5 +544,58 @@ mod tests {
         assert_eq!(next(&[tried(10, 0)]), None);
         assert_eq!(next(&[tried(10, 10_999)]), None);
         assert_eq!(next(&[tried(10, 11_000)]), Some(1));
+    }
+
+    #[test]
+    fn the_tail_of_the_log_comes_first() {
+        let parameters = RelocationParameters { calm_nanos: 1000 * MILLI, ..Default::default() };
+        let now = 100_000 * MILLI;
+        let zone = |logical, pinned_share| Candidate {
+            logical,
+            share: 0.5 / f64::from(logical + 1),
+            extents: 0,
+            pinned_share,
+            written_bytes: 256 << 20,
+            last_change_nanos: now,
+            given_up: 0,
+            is_left: false,
+        };
+        let next = |candidates: &[Candidate]| parameters.next_in_log(candidates.iter().copied(), now);
+        assert_eq!(next(&[]), None);
+        assert_eq!(next(&[zone(0, 0.0)]), None, "it has nothing in the log");
+        let all = [zone(0, 0.2), zone(1, 0.9), zone(2, 0.5)];
+        assert_eq!(next(&all), Some(1));
+        let tail_was = |tail: Candidate| next(&[all[0], tail, all[2]]);
+        assert_eq!(tail_was(Candidate { is_left: true, ..all[1] }), Some(2));
+        assert_eq!(tail_was(Candidate { given_up: 1, ..all[1] }), Some(2));
+        assert_eq!(next(&[all[0], Candidate { given_up: 1, ..all[1] }]), Some(1));
+        // A zone that is written all the time is given up ten times at most.
+        let given_up = |given_up, last_change_nanos| next(&[Candidate { given_up, last_change_nanos, ..all[1] }]);
+        assert_eq!([8, 10].map(|times| given_up(times, now)), [Some(1), None]);
+        assert_eq!(given_up(10, now - 11_000 * MILLI), Some(1), "not written for long");
+    }
+
+    #[test]
+    fn zones_close_together_in_the_log_need_more_time() {
+        let parameters = RelocationParameters { filling_memory_nanos: 100, ..Default::default() };
+        let mut filling = Filling::default();
+        (0..10_000).for_each(|now| filling.add(0.001, parameters.filling_memory_nanos, now));
+        // 0.01 are filled in a move of 10.
+        let at_once = {
+            let mut filling = Filling::default();
+            (0..20).for_each(|now| filling.add(0.001, parameters.filling_memory_nanos, now));
+            filling.expected_within(10, parameters.filling_memory_nanos, 19)
+        };
+        assert!((at_once - 0.01).abs() < 1e-3, "{at_once}: as fast from the first write on");
+        let ahead = |pinned: &[f64]| parameters.ahead(pinned.iter().copied(), 10, &filling, 9_999);
+        let is_near = |found: f64, wanted: f64| (found - wanted).abs() < 2e-3;
+        assert_eq!(ahead(&[]), Ahead::default());
+        // Evenly apart: the tail is the worst.
+        let even: Vec<f64> = (0..20).map(|zone| 0.8 - f64::from(zone) * 0.04).collect();
+        let found = ahead(&even);
+        assert!(is_near(found.of_all, 0.81) && is_near(found.soon, 0.81), "{found:?}");
+        // All at the tail: the last of them is gone after twenty moves, and the rate is known for ten.
+        let found = ahead(&[0.3; 20]);
+        assert!(is_near(found.of_all, 0.5) && is_near(found.soon, 0.4), "{found:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Writes wait before the cache is full, and relocation recovers when the drive has blocked.
 
 use super::*;
-use varve_media::emulated::TranslationParameters;
+use varve_media::emulated::{SpaceReclaim, TranslationParameters};
 use varve_media::presets::Preset;
 use varve_media::{CleaningCounters, IoClass, NoBacking, Pacing, ZoneGeometry, ZoneType, Zoned};
 
@@ -13,7 +13,11 @@ const WRITTEN: u64 = 8;
 /// The drive of the experiments, with a small map.
 fn drive(env: &Env) -> (Device, MediaCache) {
     let media_cache = MediaCache { bytes: 1 << 30, extents_max: 600 };
-    let translation = TranslationParameters { media_cache, ..TranslationParameters::st8000as0022() };
+    drive_of(env, TranslationParameters { media_cache, ..TranslationParameters::st8000as0022() })
+}
+
+fn drive_of(env: &Env, translation: TranslationParameters) -> (Device, MediaCache) {
+    let media_cache = translation.media_cache;
     let zones = ZoneGeometry {
         sequential_type: ZoneType::SequentialWritePreferred,
         media_cache: Some(media_cache),
@@ -92,4 +96,68 @@ fn relocation_recovers_after_the_drive_has_blocked() {
     assert!(loaded.blocking_cleanings > 0 && statistics.reports_in_doubt > 0, "{loaded:?} {statistics:?}");
     assert_eq!(blocked_later, 0, "{statistics:?}");
     assert!(utilization < 0.95, "{utilization} {statistics:?}");
+}
+
+/// Zones that large writes go to.
+const LARGE_ZONES: u64 = 32;
+
+/// Twenty minutes in which two threads write 1 MiB somewhere every 0.7 s each, and one reads every 100 ms, so that the drive finds no pause for
+/// an idle cleaning. The zone `hot` gets every fourth write.
+fn under_large_writes(
+    reclaim: SpaceReclaim,
+    hot: Option<u64>,
+    is_relocating: bool,
+) -> (CleaningCounters, RelocationStatistics) {
+    simulate(1, false, move |env| {
+        let media_cache = MediaCache { bytes: 1 << 30, extents_max: 182_000 };
+        let translation = TranslationParameters { media_cache, reclaim, ..TranslationParameters::st8000as0022() };
+        let (inner, limits) = drive_of(env, translation);
+        let (device, handle) = match is_relocating {
+            true => {
+                let parameters = RelocationParameters::default();
+                let opened = RelocatingDevice::open(env, &inner, limits, parameters, Formatting::IfBlank).unwrap();
+                (opened.0, Some(opened.1))
+            }
+            false => (inner.clone(), None),
+        };
+        let zones = device.zones.clone().unwrap();
+        (0..LARGE_ZONES).for_each(|zone| zones.finish(ZoneId(zone as u32), &context()).unwrap());
+        let writers: Vec<_> = (0..2)
+            .map(|thread| {
+                let (env, device) = (env.clone(), device.clone());
+                env.clone().spawn("writer", move || {
+                    let mut random = env.random(&format!("writer {thread}"));
+                    let data = vec![0; 1 << 20];
+                    while env.now().as_nanos() < 1_200_000_000_000 {
+                        let zone = hot.filter(|_| random.chance(1, 4)).unwrap_or_else(|| random.below(LARGE_ZONES));
+                        let at = zone * FULL_ZONE + (random.below(256) << 20);
+                        device.block.write_at(at, &data, &context()).unwrap();
+                        env.sleep(Duration::from_millis(random.below(1400)));
+                    }
+                })
+            })
+            .collect();
+        let mut random = env.random("reader");
+        while env.now().as_nanos() < 1_200_000_000_000 {
+            let at = random.below(LARGE_ZONES) * FULL_ZONE + random.below(60_000) * 4096;
+            device.block.read_at(at, &mut [0; 4096], &context()).unwrap();
+            env.sleep(Duration::from_millis(100));
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        (inner.block.counters().cleaning, handle.map(|handle| handle.statistics()).unwrap_or_default())
+    })
+}
+
+/// Large writes fill the bytes of the cache and not its map. On the measured drive those come back at the tail of the log, so moving the zones
+/// that have most in the cache gave nothing back.
+#[test]
+fn large_writes_leave_the_drive_nothing_to_clean() {
+    for reclaim in [SpaceReclaim::LogTail, SpaceReclaim::Zone] {
+        for hot in [None, Some(3)] {
+            let (alone, _) = under_large_writes(reclaim, hot, false);
+            assert!(alone.blocking_cleanings > 0, "{reclaim:?} {hot:?}: {alone:?}");
+            let (relocated, statistics) = under_large_writes(reclaim, hot, true);
+            assert_eq!(relocated.blocking_cleanings, 0, "{reclaim:?} {hot:?}: {relocated:?} {statistics:?}");
+        }
+    }
 }

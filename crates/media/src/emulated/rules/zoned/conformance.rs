@@ -3,7 +3,7 @@
 use super::Zoned;
 use crate::conformance::devices::{TestedDevice, memory};
 use crate::device::{Device, Geometry};
-use crate::emulated::{Emulated, Immediate, RamBacking, SpaceReclaim, TranslationLayer, TranslationParameters};
+use crate::emulated::{Emulated, Immediate, RamBacking, TranslationLayer, TranslationParameters};
 use crate::zones::{MediaCache, ZoneGeometry, ZoneType};
 use varve_env::Env;
 
@@ -47,9 +47,6 @@ pub const TRANSLATED_ZONES: TestedDevice = TestedDevice {
             media_cache: MediaCache { bytes: 1 << 20, extents_max: 200 },
             idle_step_bytes: 24 << 10,
             blocking_step_bytes: 24 << 10,
-            // Relocation assumes it. On a measured drive the space comes back at the tail of the log, and relocation does not keep
-            // it from blocking (docs/idler.md, "What survives other assumptions").
-            reclaim: SpaceReclaim::Zone,
             ..TranslationParameters::st8000as0022()
         };
         let sequential_type = ZoneType::SequentialWritePreferred;
