@@ -8,7 +8,7 @@ use varve_media::ZoneId;
 /// A drive writes its cache round as a log. It can reuse the space from the tail on, so one zone pins everything that was written after the
 /// zone's first piece, whatever else was cleaned. Positions are bytes that were appended so far.
 ///
-/// 48 bytes for each zone in the log.
+/// 43 bytes for each zone in the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CachedLog {
     head_bytes: u64,

@@ -58,7 +58,7 @@ impl RelocatingDevice {
     /// Opens `inner`, a disk of preferred zones that may be written anywhere, whose media cache holds what `limits` say; or formats it.
     /// Gives the device, and a handle for statistics.
     ///
-    /// Reads the journal, at most one zone. Memory: 100 bytes for each zone, and while a zone is moved what is read before it is written.
+    /// Reads the journal, at most one zone. Memory: 150 bytes for each zone, and while a zone is moved what is read before it is written.
     ///
     /// # Errors
     /// [`MediaError::Unsuitable`] for a disk without such zones, with too few or too small ones, or with data and without a journal;
