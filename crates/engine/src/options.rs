@@ -146,7 +146,8 @@ described_options! {
         /// Trees of two levels: tables of level 1 overlapping one of them that start a compaction within the level.
         level1_overlap_compaction_trigger: usize = 8, "8", Tables;
         /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
-        /// rewritten byte gains most order. 0 is the paper's selection (SMRDB), which the two triggers above steer.
+        /// rewritten byte gains most order. Deletions count as more tables by the bytes they delete. 0 is the paper's selection (SMRDB), which
+        /// the two triggers above steer and which does not look at deletions.
         overlap_depth_max: usize = 0, "0", Tables;
         /// Trees of two levels: tables that a compaction writes become part of the tree one by one, in place of what was read for them,
         /// instead of all at its end. Less space is taken and fewer tables overlap meanwhile, for a change of the manifest to a table. Compactions that

@@ -140,7 +140,7 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     let (space_bytes, is_short) = (space.bytes, space.is_short());
     let shortfalls = &space.remembered.shortfalls;
     let may_fit = |plan: &CompactionPlan| !is_short || shortfalls.error_of(plan, space_bytes).is_none();
-    if let Some(plan) = policy.pick(version, busy, space_bytes).filter(may_fit) {
+    if let Some(plan) = policy.pick(version, busy, state.oldest_view, space_bytes).filter(may_fit) {
         return Some(ChosenCompaction { plan, space_bytes, is_alone: false, is_short });
     }
     let relieving = tombstones::relieving((version, busy), state.steps, state.oldest_view, space_bytes, policy);
@@ -151,7 +151,7 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     if state.others_run || (space_bytes >= bytes && !is_short) {
         return None;
     }
-    let due = policy.pick(version, busy, u64::MAX);
+    let due = policy.pick(version, busy, state.oldest_view, u64::MAX);
     let part = |space_bytes| part_within(version, due.as_ref()?, space_bytes, policy);
     // What ran out of space, although it should have fitted, may fit with fewer tables.
     let shares = [space_bytes, space_bytes / 2, space_bytes / 4];

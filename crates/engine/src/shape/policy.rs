@@ -4,6 +4,7 @@ use super::file::FileMeta;
 use super::plan::{Busy, CompactionPlan, JobClaim};
 use super::shortage::Shortage;
 use super::version::Version;
+use crate::key::Sequence;
 use crate::options::Options;
 use std::sync::Arc;
 
@@ -30,8 +31,9 @@ pub(crate) trait CompactionPolicy: Send + Sync {
     /// Bytes of a histogram of each table's keys, which plans may look at; 0 is none.
     fn histogram_bytes(&self) -> usize;
 
-    /// The next compaction worth doing that writes no more than `space_bytes`, if any.
-    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan>;
+    /// The next compaction worth doing that writes no more than `space_bytes`, if any. Every reader sees what is up to `oldest_view`:
+    /// later deletions cannot be dropped yet.
+    fn pick(&self, version: &Version, busy: &Busy, oldest_view: Sequence, space_bytes: u64) -> Option<CompactionPlan>;
 
     /// The next compaction of those that order every table with keys in `[begin, end]` (all when `None`),
     /// after `last`, the one before it. Nothing else runs.

@@ -8,6 +8,7 @@
 mod lazy;
 mod reclaim;
 
+use crate::key::Sequence;
 use crate::options::{CompactionPriority, Options};
 use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl CompactionPolicy for Leveled {
         0
     }
 
-    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
+    fn pick(&self, version: &Version, busy: &Busy, _oldest_view: Sequence, space_bytes: u64) -> Option<CompactionPlan> {
         pick_within(version, busy, &self.options, space_bytes)
     }
 

@@ -4,7 +4,7 @@
 //! Level 0 buffers what memtables were written as; level 1 is kept mostly in order. A compaction takes the oldest
 //! tables of level 0 and, of the tables of level 1 they overlap, only those it pays to reorder: the least
 //! sequential one and the newer ones it overlaps. When tables of level 1 overlap too much they are reordered
-//! among themselves. With a bound on the depth (`overlap_depth_max`) tables are selected otherwise: see [`depth`] and [`worth`].
+//! among themselves. With a bound on the depth (`overlap_depth_max`) tables are selected otherwise: see [`depth`], [`worth`] and [`deletions`].
 //!
 //! # Why reads are right
 //!
@@ -38,6 +38,7 @@
 //! takes two tables at least that overlap, and its outputs do not overlap each other, as all versions of a key are
 //! written to one of them: the sum of all widths falls with each, whatever it took, and so there is a last one.
 
+mod deletions;
 mod depth;
 mod reclaim;
 #[cfg(test)]
@@ -48,6 +49,7 @@ mod sequentiality;
 mod tests;
 mod worth;
 
+use crate::key::Sequence;
 use crate::options::Options;
 use crate::shape::{Busy, CompactionPlan, CompactionPolicy, FileMeta, JobClaim, Reason, Shortage, Version};
 use depth::Bound;
@@ -140,11 +142,11 @@ impl CompactionPolicy for TwoLevel {
         HISTOGRAM_BYTES
     }
 
-    fn pick(&self, version: &Version, busy: &Busy, space_bytes: u64) -> Option<CompactionPlan> {
+    fn pick(&self, version: &Version, busy: &Busy, oldest_view: Sequence, space_bytes: u64) -> Option<CompactionPlan> {
         if self.depth_max > 0 {
             let is_urgent = self.level0_tables(version) >= self.level0_urgent;
             let bound = Bound { depth_max: self.depth_max, is_urgent, is_by_worth: self.by_worth };
-            let due = depth::pick(version, busy, bound, self.compaction_bytes_max, space_bytes);
+            let due = depth::pick((version, busy), bound, oldest_view, self.compaction_bytes_max, space_bytes);
             return due.or_else(|| self.oldest_to_level1(version, busy));
         }
         let fits = |plan: &CompactionPlan| plan.written_bytes_max() <= space_bytes;

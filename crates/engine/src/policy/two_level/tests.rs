@@ -58,6 +58,21 @@ pub(super) fn shape(text: &str) -> Version {
     Version::new(vec![level(level0), level(level1)], 2)
 }
 
+/// The same, where a table has deletions.
+pub(super) fn with_deletions(text: &str, number: u64, deletions: u64) -> Version {
+    let version = shape(text);
+    let of = |file: &Arc<FileMeta>| {
+        if file.number != number {
+            return file.clone();
+        }
+        let entries = file.entries.max(deletions);
+        let changed = FileMeta::new(&AddedFile { entries, deletions, ..file.to_added(0) }, &Default::default());
+        file.histogram.get().cloned().into_iter().for_each(|histogram| drop(changed.histogram.set(histogram)));
+        changed
+    };
+    Version::new(version.levels.iter().map(|level| level.iter().map(of).collect()).collect(), 2)
+}
+
 fn policy() -> TwoLevel {
     TwoLevel {
         level0_trigger: 4,
@@ -76,7 +91,7 @@ pub(super) fn numbers(files: &[Arc<FileMeta>]) -> Vec<u64> {
 }
 
 fn picked(version: &Version, busy: &Busy) -> Option<(usize, Vec<u64>, Vec<u64>)> {
-    let plan = policy().pick(version, busy, u64::MAX)?;
+    let plan = policy().pick(version, busy, u64::MAX, u64::MAX)?;
     assert_eq!(plan.output_level, 1);
     Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
 }
@@ -86,7 +101,7 @@ fn level_0_goes_oldest_first_with_what_overlaps_it() {
     let version = shape("14 a:1 z:1\n13 x:1 z:1\n12 a:1 c:1\n11 b:1 d:1\n10 c:1 e:1\n--\n");
     assert_eq!(picked(&version, &Busy::default()), Some((0, vec![14, 12, 11, 10], vec![])));
     let version = shape("13 x:1 z:1\n12 x:1 z:1\n11 x:1 z:1\n10 c:1 e:1\n--\n");
-    let plan = policy().pick(&version, &Busy::default(), u64::MAX).unwrap();
+    let plan = policy().pick(&version, &Busy::default(), u64::MAX, u64::MAX).unwrap();
     assert!(plan.is_trivial_move() && numbers(&plan.inputs) == [10]);
     assert_eq!(picked(&shape("12 a:1\n11 a:1\n10 a:1\n--\n"), &Busy::default()), None);
 }
@@ -114,15 +129,16 @@ fn tables_of_level_1_that_overlap_too_many_are_reordered_among_themselves() {
     let version = shape(&format!("{text}\n5 b:10 c:10 d:10 e:10"));
     assert_eq!(picked(&version, &Busy::default()), Some((1, vec![5, 4, 3, 2], vec![])));
     let mut busy = Busy::default();
-    busy.enter(&policy().pick(&version, &Busy::default(), u64::MAX).unwrap());
+    busy.enter(&policy().pick(&version, &Busy::default(), u64::MAX, u64::MAX).unwrap());
     assert_eq!(picked(&version, &busy), None);
 }
 
 #[test]
 fn what_does_not_fit_is_not_picked() {
     let version = shape("13 a:9 z:9\n12 a:9 z:9\n11 a:9 z:9\n10 a:9 z:9\n--\n");
-    let plan =
-        |space_bytes: u64| policy().pick(&version, &Busy::default(), space_bytes).map(|plan| numbers(&plan.inputs));
+    let plan = |space_bytes: u64| {
+        policy().pick(&version, &Busy::default(), u64::MAX, space_bytes).map(|plan| numbers(&plan.inputs))
+    };
     assert_eq!(plan(72), Some(vec![13, 12, 11, 10]));
     // The oldest alone is moved, which needs no space.
     assert_eq!(plan(71), Some(vec![10]));
@@ -148,7 +164,7 @@ fn no_compaction_reads_more_than_it_may_but_for_the_least_that_changes_anything(
     let level1: String = (2..9).map(|number| format!("{number} b:10 c:10 d:10\n")).collect();
     let plan = |text: &str, compaction_bytes_max: u64| {
         let policy = TwoLevel { compaction_bytes_max, overlap_trigger: 6, ..policy() };
-        let plan = policy.pick(&shape(text), &Busy::default(), u64::MAX)?;
+        let plan = policy.pick(&shape(text), &Busy::default(), u64::MAX, u64::MAX)?;
         Some((plan.input_level, numbers(&plan.inputs), numbers(&plan.overlapping)))
     };
     let both = format!("{level0}{level1}");
@@ -206,7 +222,7 @@ fn reordering_ends() {
         for step in 0.. {
             assert!(step < 200, "seed {seed}");
             let version = Version::new(vec![Vec::new(), tables.clone()], 2);
-            let Some(plan) = policy.pick(&version, &Busy::default(), u64::MAX) else { break };
+            let Some(plan) = policy.pick(&version, &Busy::default(), u64::MAX, u64::MAX) else { break };
             tables.retain(|file| !plan.inputs.iter().any(|input| input.number == file.number));
             // Outputs: the keys of the inputs in order, cut into tables of at most six buckets.
             let mut keys: Vec<char> = plan

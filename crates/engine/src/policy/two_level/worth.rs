@@ -10,7 +10,8 @@
 //!
 //! How much a merge frees is not known before. It is told as if keys of different tables were drawn independently of each other, from as many as the tables have
 //! together in the range: a table that has the share `s` of these has as much of what any other one has. Where no key was written twice nothing is
-//! freed, and what is merged was only more than would have been needed for the depth.
+//! freed, and what is merged was only more than would have been needed for the depth. Deleted pairs whose deletions are merged with them
+//! ([`super::deletions`]) are freed as well and are not written.
 //!
 //! Groups are those under one table, the seed, as there. A group has its widest tables, down to one of the places where the next is much narrower.
 //!
@@ -32,16 +33,22 @@ const MOVED_PART: f64 = 10.0;
 /// A group may end before a table that is this much narrower than the one before, in tenths.
 const NARROWER_TENTHS: u64 = 13;
 
-/// Numbers of the tables of the group under one of `seeds`, which overlap each other, that is worth most; of equals the first. Reads at most `bytes_max` but for two
-/// tables. All tables of the tree have `total_bytes`.
+/// What the choice of a group depends on besides its tables.
+pub(super) struct Rules<'a> {
+    /// Bytes that a merge reads, but for two tables.
+    pub(super) bytes_max: u64,
+    /// Of all tables of the tree.
+    pub(super) total_bytes: u64,
+    /// Bytes that a merge of a group frees because they were deleted.
+    pub(super) freed_bytes: &'a dyn Fn(&[&Table]) -> f64,
+    pub(super) is_accepted: &'a dyn Fn(&[&Table]) -> bool,
+}
+
+/// Numbers of the tables of the accepted group under one of `seeds`, which overlap each other, that is worth most; of equals the
+/// first.
 ///
 /// Cost: that of [`Density`] over the tables that overlap a seed, and for each seed a walk over these to each place where a group may end.
-pub(super) fn most_worth(
-    idle: &[(usize, &Table)],
-    seeds: &[&Table],
-    bytes_max: u64,
-    total_bytes: u64,
-) -> Option<Vec<u64>> {
+pub(super) fn most_worth(idle: &[(usize, &Table)], seeds: &[&Table], rules: &Rules<'_>) -> Option<Vec<u64>> {
     let near: Vec<&Table> =
         idle.iter().map(|(_, file)| *file).filter(|file| seeds.iter().any(|seed| overlap(seed, file))).collect();
     let density = Density::new(&near);
@@ -57,7 +64,7 @@ pub(super) fn most_worth(
         let mut members: Vec<(&Table, &Span)> = near.iter().copied().zip(&spans).collect();
         members.retain(|(file, span)| is_member(file, span));
         members.sort_by_key(|(file, span)| (file.number != seed.number, Reverse(span.width()), file.number));
-        members.truncate(within(members.iter().map(|(file, _)| *file), 2, bytes_max).len());
+        members.truncate(within(members.iter().map(|(file, _)| *file), 2, rules.bytes_max).len());
         for count in 2..=members.len() {
             let (_, last) = members[count - 1];
             let is_narrower =
@@ -65,7 +72,11 @@ pub(super) fn most_worth(
             if members.get(count).is_some_and(|(_, next)| !is_narrower(next)) {
                 continue;
             }
-            let worth = worth(&members[..count], total_bytes);
+            let group: Vec<&Table> = members[..count].iter().map(|(file, _)| *file).collect();
+            if !(rules.is_accepted)(&group) {
+                continue;
+            }
+            let worth = worth(&members[..count], (rules.freed_bytes)(&group), rules.total_bytes);
             if best.as_ref().is_none_or(|(most, _)| worth > *most) {
                 best = Some((worth, members[..count].iter().map(|(file, _)| file.number).collect()));
             }
@@ -74,14 +85,14 @@ pub(super) fn most_worth(
     best.map(|(_, numbers)| numbers)
 }
 
-fn worth(group: &[(&Table, &Span)], total_bytes: u64) -> f64 {
+fn worth(group: &[(&Table, &Span)], deleted_bytes: f64, total_bytes: u64) -> f64 {
     let begin = group.iter().map(|(_, span)| span.begin).min().unwrap_or(0);
     let end = group.iter().map(|(_, span)| span.end).max().unwrap_or(0);
     let width = end.saturating_sub(begin).max(1) as f64;
     let widths: f64 = group.iter().map(|(_, span)| span.width() as f64).sum();
     let read: f64 = group.iter().map(|(file, _)| file.size_bytes as f64).sum();
     let absent: f64 = group.iter().map(|(file, _)| 1.0 - (file.size_bytes as f64 / width).min(1.0)).product();
-    let written = (width * (1.0 - absent)).min(read);
+    let written = ((width * (1.0 - absent)).min(read) - deleted_bytes).max(0.0);
     (widths - width + SPACE_WORTH * (read - written)) / (read + written + total_bytes as f64 / MOVED_PART)
 }
 
@@ -90,13 +101,17 @@ mod tests {
     use super::*;
     use crate::policy::two_level::tests::shape;
 
+    fn rules(bytes_max: u64, total_bytes: u64) -> Rules<'static> {
+        Rules { bytes_max, total_bytes, freed_bytes: &|_| 0.0, is_accepted: &|_| true }
+    }
+
     fn chosen(text: &str, seeds: &[u64], bytes_max: u64) -> Option<Vec<u64>> {
         let version = shape(text);
         let idle: Vec<(usize, &Table)> = version.files().collect();
         let seeds: Vec<&Table> =
             idle.iter().map(|(_, file)| *file).filter(|file| seeds.contains(&file.number)).collect();
         let total_bytes = idle.iter().map(|(_, file)| file.size_bytes).sum();
-        most_worth(&idle, &seeds, bytes_max, total_bytes)
+        most_worth(&idle, &seeds, &rules(bytes_max, total_bytes))
     }
 
     /// Wide ones over two that lie in the middle of them.
@@ -137,6 +152,6 @@ mod tests {
         let version = shape(&text);
         let idle: Vec<(usize, &Table)> = version.files().collect();
         let seeds: Vec<&Table> = idle.iter().map(|(_, file)| *file).collect();
-        assert!(most_worth(&idle, &seeds, u64::MAX, u64::MAX).is_some_and(|numbers| numbers.len() == 2));
+        assert!(most_worth(&idle, &seeds, &rules(u64::MAX, u64::MAX)).is_some_and(|numbers| numbers.len() == 2));
     }
 }

@@ -315,6 +315,56 @@ fn a_scanned_range_does_not_keep_its_deletions() {
     }
 }
 
+/// Puts keys in random order, deletes most of them in random order, and scans once. Returns the entries that the scan stepped over
+/// and those it showed.
+fn scan_after_deletes(options: &Options, seed: u64) -> (u64, u64) {
+    const KEYS: u64 = 4000;
+    const KEPT: usize = 800;
+    let env = simulation(seed);
+    let db = open(&env, options);
+    let mut keys: Vec<u64> = (0..KEYS).collect();
+    Random::named(seed, "puts").shuffle(&mut keys);
+    let key = |number: u64| format!("{number:08}").into_bytes();
+    keys.iter().for_each(|number| db.put(&key(*number), &[7; 200]).expect("put"));
+    Random::named(seed, "deletes").shuffle(&mut keys);
+    keys[KEPT..].iter().for_each(|number| db.delete(&key(*number)).expect("delete"));
+    db.flush().expect("flush");
+    db.wait_idle().expect("wait");
+    let before = db.statistics().counters.scan_skipped_entries;
+    let mut walk = db.iterator(&ReadOptions::default()).expect("iterator");
+    let mut shown = 0;
+    walk.seek_to_first();
+    while walk.valid() {
+        shown += 1;
+        walk.next();
+    }
+    drop(walk);
+    assert_eq!(shown, KEPT as u64);
+    let skipped = db.statistics().counters.scan_skipped_entries - before;
+    db.close().expect("close");
+    (skipped, shown)
+}
+
+/// A scan steps over no more dead pairs than it shows live ones, and each of them has a deletion.
+#[test]
+fn a_scan_after_random_deletes_skips_at_most_a_deleted_pair_for_each_live_one() {
+    for seed in 1..4 {
+        for (key_ranges, pieces) in [(false, false), (false, true), (true, true)] {
+            let leveled = small_options(TreeKind::Leveled);
+            let two_level = Options {
+                overlap_depth_max: 11,
+                flush_key_ranges: key_ranges,
+                compact_in_pieces: pieces,
+                ..small_options(TreeKind::TwoLevel)
+            };
+            let (skipped, shown) = scan_after_deletes(&two_level, seed);
+            let (leveled, _) = scan_after_deletes(&leveled, seed);
+            println!("seed {seed}, {key_ranges}, {pieces}: {skipped} skipped for {shown}, leveled {leveled}");
+            assert!(skipped <= 2 * shown, "seed {seed}, {key_ranges}, {pieces}: {skipped} skipped, {shown} shown");
+        }
+    }
+}
+
 /// A snapshot keeps what came after it: nothing is flushed or compacted in vain as long as it is held.
 #[test]
 fn deletions_that_a_snapshot_keeps_cause_no_work() {

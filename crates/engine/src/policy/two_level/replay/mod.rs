@@ -212,7 +212,7 @@ fn inputs_of(plan: &CompactionPlan) -> Vec<(usize, u64)> {
 
 impl Compactions for TwoLevel {
     fn compact(&mut self, replay: &mut Replay) -> Option<u64> {
-        let plan = self.pick(&replay.version, &Busy::default(), u64::MAX)?;
+        let plan = self.pick(&replay.version, &Busy::default(), u64::MAX, u64::MAX)?;
         if plan.is_trivial_move() {
             plan.inputs.iter().for_each(|file| replay.move_down(0, file));
             return Some(0);

@@ -57,7 +57,7 @@ impl Warm {
         let [level0, level1, warm] = [0, 1, WARM].map(|level| &replay.version.levels[level]);
         let level0 = if shows_level0 { level0.to_vec() } else { Vec::new() };
         let level1 = level1.iter().chain(warm.iter().filter(|_| shows_warm)).cloned().collect();
-        let plan = self.policy.pick(&Version::new(vec![level0, level1], 2), &Busy::default(), u64::MAX)?;
+        let plan = self.policy.pick(&Version::new(vec![level0, level1], 2), &Busy::default(), u64::MAX, u64::MAX)?;
         let levels: BTreeMap<u64, usize> = replay.version.files().map(|(level, file)| (file.number, level)).collect();
         if plan.is_trivial_move() {
             plan.inputs.iter().for_each(|file| replay.move_down(levels[&file.number], file));
