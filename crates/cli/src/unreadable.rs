@@ -13,7 +13,7 @@ pub(crate) struct Skipped {
 }
 
 impl Skipped {
-    /// Of a walk that has not begun. It leaves out nothing unless that is asked for.
+    /// State before a walk. The walk leaves out nothing unless `--skip-unreadable` is given.
     pub(crate) fn new(is_asked_for: bool) -> Skipped {
         Skipped { is_asked_for, ranges: Vec::new() }
     }

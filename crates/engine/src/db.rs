@@ -228,7 +228,7 @@ pub fn plan_repair(env: &Env, media: &Media, options: &Options) -> Result<Repair
 
 /// Makes a database that opens out of whatever can still be read on `media`, which must not be open.
 ///
-/// Of damaged tables every data block whose checksum is right is used, whatever else of them is damaged, cut off or behind them.
+/// Repair uses every data block of a damaged table whose checksum matches, whatever else of the table is damaged or missing.
 /// Cost: reads everything twice, damaged tables more often, and writes everything; memory for the largest damaged table. Keys whose
 /// newest version was lost may show an older one, and deleted keys whose deletion was lost may come back: findings with the code
 /// `keys-may-be-stale` say which. Nothing is removed: what is damaged, or not used, is kept, renamed

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Deletions stepped over between two reports of an iterator that goes on.
 const REPORTED_AT: u64 = 4096;
 
-/// What iterators report to.
+/// Receiver of the reports of iterators.
 pub(crate) trait ScanObserver: Send + Sync {
     /// Newest sequence number that every reader sees. Deletions behind it cannot be dropped.
     fn oldest_view(&self) -> Sequence;
@@ -62,7 +62,7 @@ impl ScanObserver for MemtableSteps {
     }
 }
 
-/// What an iterator stepped over since its last report.
+/// Entries that an iterator stepped over since its last report.
 #[derive(Debug, Default)]
 pub(crate) struct ScanReport {
     /// Entries no reader at this place sees: deletions, what they delete, older versions, and versions that are too new.

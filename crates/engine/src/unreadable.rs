@@ -1,6 +1,6 @@
 //! Ranges of keys whose tables are not there.
 //!
-//! Of a set of devices without one of its members a database is [read](crate::Db::open_read_only) as far as its tables are
+//! A database on a set of devices without one of its members is [read](crate::Db::open_read_only) as far as its tables are
 //! there. A key in the range of a missing table has an unknown newest version: reads of it fail, unless a newer version is found
 //! first. An older version is never given out for it.
 

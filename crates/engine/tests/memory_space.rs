@@ -22,11 +22,11 @@ type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// A directory of so many bytes.
+    /// A directory of this size in bytes.
     Directory(u64),
-    /// A store of the table of stores, with so many bytes.
+    /// A store of the table of stores, of this size in bytes.
     Store(Kind, u64),
-    /// Bands of zones of this size, so many of them besides the conventional zones.
+    /// Bands: size of a zone in bytes, and number of zones besides the conventional ones.
     Bands { zone_bytes: u64, zones: u64 },
 }
 
@@ -40,7 +40,7 @@ const PLACES: [Place; 7] = [
     Place::Bands { zone_bytes: 1 << 20, zones: 24 },
 ];
 
-/// What a database stands on, opened as often as it is.
+/// The medium of a database, kept across openings.
 enum Medium {
     Directory(Arc<MemoryDirectory>),
     Image(Image),

@@ -395,7 +395,7 @@ fn value_of(key: u32) -> Vec<u8> {
     vec![(key % 251) as u8; 200]
 }
 
-/// What a log can look like.
+/// States of a log.
 fn damaged_logs(bytes: &[u8]) -> Vec<(&'static str, Option<Vec<u8>>)> {
     let cut = |length: usize| Some(bytes[..length.min(bytes.len())].to_vec());
     let zeroed = |from: usize, to: usize| {
@@ -450,7 +450,7 @@ fn opening_check_and_repair_agree_about_every_log_of_a_chain() {
     assert!(refused > 40 && accepted > 10 && longest_chain > 3, "{refused} {accepted} {longest_chain}");
 }
 
-/// Whether these files are a database that opens. If so, a repair changes nothing in it; if not, it says what is lost.
+/// True if these files are a database that opens. If so, a repair changes nothing in it; if not, it says what is lost.
 fn agree(tree: TreeKind, files: &Contents, what: &str) -> bool {
     let options = || options_of_logs(tree);
     let place = MemoryPlace::of(files);

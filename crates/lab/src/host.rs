@@ -150,7 +150,7 @@ pub fn read_file(path: &Path) -> Result<Option<Vec<u8>>, LabError> {
     }
 }
 
-/// What there is at a path, links followed.
+/// Metadata of a path, links followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathKind {
     /// A file that can be read to its end.
@@ -161,7 +161,7 @@ pub enum PathKind {
     Special,
 }
 
-/// What there is at `path`.
+/// Metadata of `path`, links not followed.
 ///
 /// # Errors
 /// The system's, with the path; also that there is nothing.

@@ -48,7 +48,7 @@ struct Flushed {
 }
 
 impl FlushQueue {
-    /// Whether no write-back is noted.
+    /// True if no write-back is noted.
     pub fn is_empty(&self) -> bool {
         self.flushed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What an open file says of its size: its holes, and how much of it is left to read.
+//! Holes of an open file, and the number of bytes left to read.
 
 use rustix::fd::AsFd;
 use rustix::fs::{FileType, SeekFrom, fstat, seek, tell};

@@ -1,4 +1,4 @@
-//! What a medium gets that is named without further options.
+//! Defaults of a medium that is named without options.
 
 use std::time::Duration;
 use varve::env::{Env, Random};
@@ -39,7 +39,7 @@ fn a_zns_drive_of_few_zones_takes_several_memtables_and_is_found_again() {
     assert!(begin(&format!("{text},store=band")).is_err(), "tables share zones");
 }
 
-/// What another store has laid out stays that store's, without its name.
+/// A medium that another store formatted opens with that store without its name.
 #[test]
 fn a_store_that_is_there_goes_before_the_default() {
     let env = Env::sim(1);

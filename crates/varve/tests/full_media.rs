@@ -9,7 +9,7 @@ use varve::env::{Env, Random};
 use varve::statistics::WriteState;
 use varve::{ErrorKind, Options, Spec, TreeKind, Varve, WriteBatch};
 
-/// What fits in a regular run: media with their stores.
+/// Media of a regular run, with their stores.
 const MEDIA: [&str; 14] = [
     "zns:16MiB?zone=256KiB",
     "zns:32MiB?zone=1MiB",
@@ -27,7 +27,7 @@ const MEDIA: [&str; 14] = [
     "imr:16MiB?track=64KiB,table-size=64KiB",
 ];
 
-/// What a soak adds: minutes each.
+/// Media that a soak adds; each takes minutes.
 const LARGE_MEDIA: [&str; 7] = [
     "zns:64MiB?zone=1MiB",
     "smr:64MiB?band=1MiB",

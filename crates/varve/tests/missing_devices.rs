@@ -174,7 +174,7 @@ fn reads_without_a_device_fail_by_range() {
         assert_eq!(found.ok().flatten().as_deref(), newest(number).filter(|_| number >= 3000).as_deref(), "{number}");
     }
 
-    // A walk ends at each range, and goes on behind it if it is told to; both ways.
+    // A walk ends at each unreadable range and, if asked to skip it, goes on after it, in both directions.
     for is_forward in [true, false] {
         let mut walk = db.cursor(&ReadOptions::default()).unwrap();
         if is_forward {

@@ -1,4 +1,4 @@
-//! Who may call a device's sync: stores and layers sync through `varve_media::SyncOrder` alone.
+//! Callers of a device's sync: stores and layers sync through `varve_media::SyncOrder` alone.
 
 use super::lexer;
 use super::{Finding, Source};

@@ -49,7 +49,7 @@ impl Layout {
 /// Appends records, each durable when that returns. One at a time.
 pub(super) struct MapJournal {
     journal: Journal,
-    /// What the last record said of the copy of a zone.
+    /// State of a zone's copy by the last record.
     staged: Option<Staged>,
 }
 
@@ -128,7 +128,7 @@ impl MapJournal {
         self.journal.position() == (1, 1)
     }
 
-    /// Whether a record of so many changes has no room: a checkpoint is due.
+    /// True if a record of `changes` does not fit: a checkpoint is due.
     pub(super) fn is_full(&self, changes: usize) -> bool {
         !self.journal.has_room(record_bytes(changes as u64))
     }

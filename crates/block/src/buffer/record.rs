@@ -189,7 +189,7 @@ pub(super) struct Record {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Bytes of the payload of a record of so many entries.
+/// Size of the payload of a record, in bytes, by its number of entries.
 pub(super) fn record_bytes(entries: u64) -> u64 {
     RECORD_HEADER_BYTES as u64 + entries.saturating_mul(ENTRY_BYTES as u64)
 }

@@ -189,7 +189,7 @@ impl Shared {
                 let deadline_nanos = arrival.deadline_nanos.unwrap_or(u64::MAX);
                 let now = self.env.now().as_nanos();
                 if now >= deadline_nanos {
-                    // Whoever holds it back, it does not wait longer, nor for others that wait.
+                    // The request waits no longer than this, and for no other waiting request.
                     guard.controller.let_go(now, arrival);
                     is_urgent = true;
                     break;

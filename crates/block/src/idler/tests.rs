@@ -97,7 +97,7 @@ fn held_requests_go_in_the_order_in_which_they_came() {
     }
 }
 
-/// Whether no user waits for a request of a class.
+/// True if no user waits for a request of this class.
 fn is_patient(class: IoClass) -> bool {
     !matches!(class, IoClass::UserRead | IoClass::Log | IoClass::Metadata)
 }

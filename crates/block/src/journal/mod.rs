@@ -101,7 +101,7 @@ pub(crate) struct Areas {
     pub(crate) zones: Option<AreaZones>,
 }
 
-/// Least bytes of an area for so many changes, of payloads of at most these sizes, behind a checkpoint; with a seal.
+/// Minimum size of an area, in bytes, for a checkpoint, a number of changes with payloads of at most these sizes, and a seal.
 pub(crate) fn area_bytes(checkpoint: u64, changes: u64, change: u64, unit_bytes: u64) -> u64 {
     let changes = changes.saturating_mul(copy_bytes(change, unit_bytes));
     copy_bytes(checkpoint, unit_bytes)
@@ -115,7 +115,7 @@ pub(crate) fn mark(owner: &Owner, unit_bytes: usize) -> Vec<u8> {
     record::encode(owner, Header { role: Role::Seal, generation: 0, place: 0 }, &[], unit_bytes)
 }
 
-/// A record as it is found again.
+/// A record that recovery read.
 pub(crate) struct Replayed<'a> {
     pub(crate) is_checkpoint: bool,
     pub(crate) payload: &'a [u8],
@@ -270,14 +270,14 @@ impl Journal {
         (self.generation, self.place)
     }
 
-    /// Whether a change of so many bytes can be appended: else a checkpoint is due. Room for a seal is left.
+    /// True if a change of this size can be appended and space for a seal remains. If not, a checkpoint is due.
     pub(crate) fn has_room(&self, payload_bytes: u64) -> bool {
         let unit = self.areas.unit_bytes;
         let needed = 2 * (copy_bytes(payload_bytes, unit) + copy_bytes(0, unit));
         !self.needs_checkpoint && self.next_bytes + needed <= self.areas.area_bytes
     }
 
-    /// Whether a change of so many bytes can be appended and, where that is full later, the other area is ready.
+    /// True if a change of this size can be appended and the other area is ready for the next generation.
     pub(crate) fn is_prepared(&self, payload_bytes: u64) -> bool {
         self.has_room(payload_bytes) && self.other_is_empty
     }

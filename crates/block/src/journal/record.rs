@@ -33,7 +33,7 @@ pub(crate) struct Owner {
     pub(crate) identity: [u8; 16],
 }
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The whole state: the first record of a generation.
@@ -86,7 +86,7 @@ pub(crate) fn encode(owner: &Owner, header: Header, payload: &[u8], unit_bytes: 
     bytes
 }
 
-/// What begins at a unit.
+/// Content at the start of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<'a> {
     /// A sound record of this owner.
@@ -99,7 +99,7 @@ pub(crate) enum Found<'a> {
     Other,
 }
 
-/// Whether a unit begins as a record does, sound or not.
+/// True if a unit begins with the magic of a record, sound or damaged.
 pub(crate) fn begins_record(bytes: &[u8]) -> bool {
     bytes.starts_with(MAGIC)
 }

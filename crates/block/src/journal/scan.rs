@@ -27,7 +27,7 @@ pub(crate) struct Listed {
     pub(crate) payload: Range<usize>,
 }
 
-/// What an area has.
+/// Records of one area.
 pub(crate) struct Scanned {
     /// The newest generation of which anything is sound.
     pub(crate) generation: Option<u64>,
@@ -125,7 +125,7 @@ impl Scanned {
         hides.then_some(self.offset_bytes + self.end as u64)
     }
 
-    /// Whether anything in it is, or may be, of a journal.
+    /// True if some of its content is, or may be, part of a journal.
     pub(crate) fn has_anything(&self) -> bool {
         self.generation.is_some() || !self.unreadable.is_empty() || !self.unsound.is_empty()
     }

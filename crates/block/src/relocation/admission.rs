@@ -1,4 +1,4 @@
-//! Whether a write that goes to the media cache waits, and for how long: functions of what is known.
+//! Admission of writes that go to the media cache: pure functions that decide which of them wait, and how long.
 //!
 //! The drive blocks all requests for minutes when its cache is full. So writes that fill it are held back before it is, each for a bounded time:
 //! relocation gives space back meanwhile, and the thread that waits asks for nothing else.
@@ -26,7 +26,7 @@
 use super::policy::RelocationParameters;
 use varve_media::IoClass;
 
-/// Whether writes of every class are held.
+/// True if writes of every class are held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Admission {
     pub(super) is_closed: bool,
@@ -52,7 +52,7 @@ impl Level {
     }
 }
 
-/// What is known of a write that would take some of the cache.
+/// A write that would take space in the media cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Held {
     pub(super) class: IoClass,
@@ -99,12 +99,12 @@ impl RelocationParameters {
         (until_nanos > now_nanos).then_some(until_nanos)
     }
 
-    /// Whether a step that took so long is a sign that the drive blocks.
+    /// True if a step of this duration indicates that the drive blocks.
     pub(super) fn is_sign_of_blocking(&self, step_nanos: u64, utilization: f64) -> bool {
         utilization >= 1.0 || (step_nanos >= self.blocked_step_nanos && utilization > self.brake_utilization)
     }
 
-    /// Whether all zones are to be looked at: now and then, and sooner where the drive seems to block.
+    /// True if all zones are due for a report: periodically, and earlier if the drive seems to block.
     pub(super) fn is_report_due(&self, last_nanos: Option<u64>, seems_to_block: bool, now_nanos: u64) -> bool {
         let every_nanos =
             if seems_to_block { self.doubt_report_nanos.min(self.report_nanos) } else { self.report_nanos };

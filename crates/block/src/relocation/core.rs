@@ -114,7 +114,7 @@ pub(super) struct State {
     /// Not before then another zone is looked for: what failed once would at once fail again.
     pub(super) not_before_nanos: u64,
     pub(super) failures: u32,
-    /// Whether writes of every class wait.
+    /// True if writes of every class wait.
     admission: Admission,
     /// How fast the cache fills, over the time that the move of a zone takes.
     filling_in_move: Filling,

@@ -64,7 +64,7 @@ fn context() -> IoContext {
     IoContext::of(IoClass::Metadata)
 }
 
-/// Least bytes of a zone with a journal of so many logical zones.
+/// Minimum size of a journal zone, in bytes, by the number of logical zones.
 pub(super) fn zone_bytes_min(logical_zones: u32) -> u64 {
     area_bytes(logical_zones, CHANGES_MIN)
 }
@@ -182,7 +182,7 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Whether nothing is lost when a journal is made: all zones are empty, but for those of the journal.
+    /// True if creating a journal loses no data: all zones but those of the journal are empty.
     fn is_blank(&self) -> Result<bool, MediaError> {
         let journal = self.geometry.zone_count - JOURNAL_ZONES;
         for (zone, found) in (0..self.geometry.zone_count).zip(self.reported) {
@@ -292,7 +292,7 @@ impl MapJournal {
         self.journal.is_prepared(record::CHANGE_BYTES)
     }
 
-    /// Makes ready for a record, with the map as it is: begins a generation where this one has no more room or is in doubt, and empties
+    /// Makes ready for a record, with the present map: begins a generation where this one has no more room or is in doubt, and empties
     /// the zone that is not in use. So what does not work is known before anything is copied.
     pub(super) fn prepare(&mut self, map: &ZoneMap) -> Result<(), CommitError> {
         self.has_changed = true;

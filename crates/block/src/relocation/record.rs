@@ -42,13 +42,13 @@ fn damaged<T>(what: &'static str, expected: impl ToString, found: impl ToString)
     Err(Flaw::Damaged { what, expected: expected.to_string(), found: found.to_string() })
 }
 
-/// Whether a zone of the journal begins with a checkpoint of version 1.
+/// True if a zone of the journal begins with a checkpoint of version 1.
 pub(super) fn is_of_version_1(slot: &[u8]) -> bool {
     slot.starts_with(MAGIC_OF_VERSION_1)
         && slot.get(..CHECKED_BYTES_OF_VERSION_1).is_some_and(|checked| u32_at(slot, 44) == crc32c::crc32c(checked))
 }
 
-/// Bytes of the payload of a checkpoint of so many logical zones.
+/// Size of the payload of a checkpoint, in bytes, by the number of logical zones.
 pub(super) fn checkpoint_bytes(logical_zones: u32) -> u64 {
     CHECKPOINT_HEADER_BYTES as u64 + u64::from(logical_zones) * 4
 }

@@ -23,7 +23,7 @@ Everything readable goes into a fresh database in the same place. Every file of 
 beside it: as damaged-... what was damaged or not used, as replaced-... what was sound. They take as
 much space as before and can be deleted when the database holds what it should; on a device
 --discard-originals does that for the sound ones. What is not known to be a Varve database, or is of
-another version, is refused and left as it is. Of a damaged table every block whose checksum is right
+another version, is refused and not changed. Of a damaged table every block whose checksum is right
 is used. Keys whose newest value was lost may show an older one, and deleted keys whose deletion was
 lost may come back: findings called keys-may-be-stale say which.
 

@@ -209,7 +209,7 @@ impl Layout {
     }
 
     /// Where contents that end with `bytes`, and have no padding, begin in them. `None` where none end. What is given is a guess, for
-    /// whoever looks for blocks: only a checksum proves it.
+    /// a search for blocks: only a checksum proves it.
     pub(crate) fn unpadded_start(bytes: &[u8]) -> Option<usize> {
         let tail = bytes.len().checked_sub(TAIL_BYTES)?;
         let restart_and_widths = read_u32(bytes, tail + 28);

@@ -1,4 +1,4 @@
-//! What a chain of logs holds, and what is wrong with it.
+//! Replay of a chain of logs: its batches and its damage.
 //!
 //! [`walk`] is the only reader of chains: openings, checks and repairs read through it and therefore agree. An opening stops
 //! at the first fault ([`replay`]); a repair notes every fault and reads on ([`salvage`]).
@@ -14,7 +14,7 @@ use crate::media::check_absent;
 use std::collections::VecDeque;
 use varve_store::{FileStore, Finding, OpenOptions, Severity};
 
-/// What a manifest says about the logs.
+/// Facts about the logs that a manifest holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LogsOfManifest {
     /// Number of the manifest.
@@ -32,7 +32,7 @@ pub(crate) struct LogsOfManifest {
 }
 
 impl LogsOfManifest {
-    /// Of a manifest that was read.
+    /// Takes the facts from a manifest.
     pub(crate) fn of(manifest: &Recovered) -> LogsOfManifest {
         let contents = &manifest.contents;
         let of_tables = contents.files.values().map(|file| (file.newest_sequence, file.number));
@@ -56,7 +56,7 @@ pub(crate) struct Replay<'a> {
     pub(crate) store: &'a dyn FileStore,
     /// Their numbers, ascending: all that are there from the oldest needed on.
     pub(crate) logs: &'a [u64],
-    /// What the manifest says; `None` when it cannot be read.
+    /// Facts of the manifest; `None` if it cannot be read.
     pub(crate) manifest: Option<LogsOfManifest>,
 }
 
@@ -105,7 +105,7 @@ impl LogFault {
     }
 }
 
-/// What is done with each batch.
+/// Called with each batch.
 type ApplyBatch<'a> = &'a mut dyn FnMut(&BatchRecord<'_>) -> Result<(), Error>;
 
 /// Gives every batch to `apply`, in the order of its writing, up to the first fault, which is the error.

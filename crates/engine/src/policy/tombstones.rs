@@ -30,7 +30,7 @@ pub(crate) fn is_flush_due(steps: u64, entries: u64) -> bool {
     steps >= STEPS_MIN.max(entries.saturating_mul(STEPS_PER_FLUSHED_ENTRY))
 }
 
-/// Whether a table whose deletions were stepped over this often may be worth a compaction.
+/// True if a table whose deletions were stepped over this often may be worth a compaction.
 pub(crate) fn is_dense(steps: u64) -> bool {
     steps >= STEPS_MIN
 }

@@ -46,7 +46,7 @@ pub struct RepairReport {
 
 /// The finding that lost entries of `file` leave older ones visible, of user keys from `after` to `before`, as far as that is known.
 pub(crate) fn may_be_stale(file: &str, after: Option<&[u8]>, before: Option<&[u8]>) -> Finding {
-    /// Of a key in a message.
+    /// Maximum length of a key in a message, in bytes.
     const KEY_BYTES_SHOWN: usize = 64;
     let shown = |key: &[u8]| format!("'{}'", key[..key.len().min(KEY_BYTES_SHOWN)].escape_ascii());
     let keys = match (after.map(shown), before.map(shown)) {
@@ -83,7 +83,7 @@ pub enum RepairAction {
     SetAside,
     /// A fresh one takes its place, which says the same; the file, or a copy, is kept under another name.
     Replace,
-    /// A sound table or log that stays as it is: the medium has no space for fresh ones.
+    /// A sound table or log that repair keeps, because the medium has no space for a new one.
     Stay,
 }
 
@@ -124,7 +124,7 @@ pub struct RepairPlan {
 }
 
 impl RepairPlan {
-    /// Whether there is space for it.
+    /// True if the medium has space for it.
     pub fn fits(&self) -> bool {
         self.space.is_none_or(|space| space.is_enough())
     }

@@ -23,13 +23,13 @@ pub struct RepairSpace {
 }
 
 impl RepairSpace {
-    /// Whether what is needed is available.
+    /// True if the needed space is available.
     pub fn is_enough(&self) -> bool {
         self.needed_bytes <= self.available_bytes
     }
 }
 
-/// What becomes of sound tables and logs.
+/// Treatment of sound tables and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Their entries go into fresh tables.
@@ -62,7 +62,7 @@ pub(super) fn settle(media: &FileMedia, tree: &str, method: Method, mut plan: Re
     plan
 }
 
-/// What the steps of a plan write; `None` where the medium does not say what it has.
+/// Bytes that the steps of a plan write; `None` if the medium does not report its space.
 fn space_of(media: &FileMedia, plan: &RepairPlan) -> Option<RepairSpace> {
     let mut sizes: BTreeMap<String, u64> = BTreeMap::new();
     for store in media.stores() {
@@ -78,7 +78,7 @@ fn space_of(media: &FileMedia, plan: &RepairPlan) -> Option<RepairSpace> {
     Some(RepairSpace { needed_bytes, available_bytes })
 }
 
-/// Whether an opening could read every log that the manifest needs.
+/// True if an opening could read every log that the manifest needs.
 fn logs_are_whole(media: &FileMedia, manifest: &Recovered) -> bool {
     let store = &**media.log_store();
     let Ok(listing) = store.list() else { return false };

@@ -132,9 +132,10 @@ pub(crate) struct ChosenCompaction {
     pub(crate) is_short: bool,
 }
 
-/// What is due and fits, or what relieves scans of deletions they step over and fits. Else, as long as no other compaction runs and what there is does not fit as a whole or writers are
-/// refused: tables that coalesce into fewer, the first part of what is due, or a step that brings deletions to what they delete;
-/// and for whoever waits, what is due although it may not fit.
+/// Chooses the next compaction. First the due one, or one that relieves scans of deletions, if it fits into the free space.
+/// Otherwise, while no other compaction runs and the tree does not fit into the free space or writers are refused: tables that
+/// coalesce into fewer, the first part of the due compaction, or a step that brings deletions to the entries they delete. For a
+/// waiting thread also the due compaction that may not fit.
 pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn CompactionPolicy) -> Option<ChosenCompaction> {
     let CompactionState { version, busy, space, .. } = state;
     let (space_bytes, is_short) = (space.bytes, space.is_short());
@@ -169,7 +170,7 @@ pub(crate) fn next_compaction(state: &CompactionState<'_>, policy: &dyn Compacti
     Some(ChosenCompaction { plan, space_bytes, is_alone: true, is_short })
 }
 
-/// Of a plan that does not fit what may be done in so many bytes: a smaller one, or itself if it is done in pieces.
+/// The part of a plan that fits into `space_bytes`: a smaller plan, or the plan itself if it runs in pieces.
 fn part_within(
     version: &Version,
     plan: &CompactionPlan,

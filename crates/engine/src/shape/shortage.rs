@@ -27,7 +27,7 @@ impl Shortage {
         file.newest_sequence <= self.oldest_view
     }
 
-    /// Whether there is space for a plan: for all its outputs, or for those of its first piece if it is done in pieces.
+    /// True if there is space for a plan: for all its outputs, or for those of its first piece if it runs in pieces.
     pub(crate) fn fits(&self, version: &Version, plan: &CompactionPlan) -> bool {
         let first_bytes = || {
             let largest = plan.overlapping.iter().map(|file| file.size_bytes).max().unwrap_or(0);

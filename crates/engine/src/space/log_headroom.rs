@@ -37,7 +37,7 @@ const LOOK_PART: u64 = 4;
 /// Maximum number of bytes written between two looks, as a part of the medium: other programs may take space too.
 const LOOK_MEDIUM_PART: u64 = 256;
 
-/// What was there when the logs had just been rewritten, in bytes.
+/// Free space when the logs had just been rewritten, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rewritten {
     /// Space that was not available.
@@ -79,7 +79,7 @@ pub(crate) struct LogWrite {
 }
 
 impl LogHeadroom {
-    /// Space that a rewriting takes which copies so many live bytes.
+    /// Space that rewriting the logs takes, in bytes, by the live bytes it copies.
     fn rewrite_bytes(&self, live_bytes: u64) -> u64 {
         let block_bytes = self.block_bytes.max(1);
         let written_bytes = framed(live_bytes).saturating_add(FIXED_BYTES);
@@ -98,7 +98,7 @@ impl LogHeadroom {
         self.held_back_bytes.saturating_add(self.left_of(self.live_bytes))
     }
 
-    /// Space that deletes leave for the rewriting of so many live bytes.
+    /// Space that deletes leave for rewriting the logs, in bytes, by their live bytes.
     fn left_of(&self, live_bytes: u64) -> u64 {
         self.rewrite_bytes(live_bytes).saturating_add(self.kept_bytes() / LEFT_BY_DELETES_PART)
     }
@@ -120,7 +120,7 @@ impl LogHeadroom {
         }
     }
 
-    /// Whether there is space for this write. A put may take half of what puts leave for deletes, as it is not known before how
+    /// True if there is space for this write. A put may take half of what puts leave for deletes, as it is not known before how
     /// large the last one is. Deletes are also accepted if they free more than they take: then every one brings the next rewriting
     /// closer, however little space is left.
     pub(crate) fn takes(&self, write: LogWrite) -> bool {
@@ -135,7 +135,7 @@ impl LogHeadroom {
         left_bytes >= self.left_of(live_bytes) || write.freed_bytes >= write.bytes
     }
 
-    /// Whether the logs are rewritten to take a write: there is space to do so, and enough comes back.
+    /// True if rewriting the logs makes space for a write: it fits, and frees enough.
     pub(crate) fn is_rewrite_worth(&self) -> bool {
         let worth_bytes = (self.live_bytes / WORTH_PARTS.0).max(self.kept_bytes() / WORTH_PARTS.1);
         self.can_rewrite() && self.garbage_bytes() >= worth_bytes.max(self.block_bytes)
@@ -163,12 +163,12 @@ impl LogHeadroom {
         used_bytes.saturating_add(framed(live_bytes)).saturating_sub(framed(self.live_bytes))
     }
 
-    /// What was there after the last rewriting, without leftovers of the logs before that a store gave back later.
+    /// Free space after the last rewriting, in bytes, without leftovers of earlier logs that the store freed later.
     pub(crate) fn without_leftovers(&self) -> Option<Rewritten> {
         self.rewritten.map(|then| Rewritten { used_bytes: then.used_bytes.min(self.used_by(then.live_bytes)), ..then })
     }
 
-    /// What a rewriting that has just ended leaves.
+    /// Headroom after a rewriting that has just ended.
     pub(crate) fn as_rewritten(&self) -> Rewritten {
         let used_bytes = self.total_bytes.saturating_sub(self.available_bytes);
         Rewritten { used_bytes, live_bytes: self.live_bytes }

@@ -1,7 +1,7 @@
 //! Blocks of a table whose file is mapped into memory: read where they lie, without a copy of them anywhere.
 //!
 //! Mapped bytes are not a cached block: pages leave memory and are read again from the medium, and other processes can change
-//! them. So whoever verifies checksums verifies that of the block with every read. Only the order of its entries is checked once,
+//! them. So a reader that verifies checksums verifies that of the block with every read. Only the order of its entries is checked once,
 //! with the first read: it follows from the checksum, and the note says so. Reads bear bytes of any kind all the same, because
 //! those who skip checksums see what the file holds. A block that cannot be had from the mapping, for whatever reason, is read
 //! from the file, which then says what is wrong.
@@ -204,7 +204,7 @@ impl Table {
         Some(())
     }
 
-    /// Whether the checksum of a block is right, if the reader wants to know.
+    /// True if the checksum of a block matches, or the reader does not verify it.
     #[inline]
     fn is_intact(&self, offset_bytes: u64, stored: &[u8], context: &ReadContext) -> bool {
         if !context.verify_checksums {

@@ -3,7 +3,7 @@
 //! Everything is in one memtable, read at sequence numbers, and in a chain of logs ([`crate::log_chain`]) whose first begins with
 //! what was there when it was begun. A log that has grown to twice that is written anew, as are one that broke and those an
 //! opening found; on a full medium with the first write. A manifest says which log is the first. Data has to
-//! fit in memory; versions nobody sees any more are let go of when the log is written anew. Writes leave the space that this
+//! fit in memory; versions that no reader sees are dropped when the log is rewritten. Writes leave the space that this
 //! takes ([`space`]).
 
 mod space;

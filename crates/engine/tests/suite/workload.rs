@@ -517,7 +517,7 @@ pub(crate) fn examine_checkpoint(
     Ok(true)
 }
 
-/// What happened to a medium before it is examined.
+/// Events on a medium before it is examined.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Past {
     /// Faults were injected.

@@ -149,7 +149,7 @@ pub(super) fn read_trace(path: &Path, asked: Option<TraceFormat>, options: Parse
     })
 }
 
-/// What the system says of a file that the caller names.
+/// Metadata of a file that the caller names.
 fn reason(error: LabError) -> String {
     match error {
         LabError::File { reason, .. } => reason,

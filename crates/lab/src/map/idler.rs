@@ -284,7 +284,7 @@ fn verdict(timelines: &[Timeline]) -> String {
     format!("P99.9 of the response times in this run, shortest first: {}.", all.join("; "))
 }
 
-/// What the picture is called.
+/// Title of the picture.
 const TITLE: &str = "A host-aware shingled disk over time";
 
 /// All timelines below each other, with what is said of them, or without it for a page that says it.

@@ -38,7 +38,7 @@ pub(super) struct Style {
 pub(super) const TITLE: Style = Style { size: 16, is_bold: true, is_faint: false };
 /// The name of a part of it.
 pub(super) const NAME: Style = Style { size: 14, is_bold: true, is_faint: false };
-/// What is said of it.
+/// Text of the label.
 pub(super) const WORDS: Style = Style { size: 12, is_bold: false, is_faint: true };
 /// An entry of a legend.
 pub(super) const ENTRY: Style = Style { size: 12, is_bold: false, is_faint: false };
@@ -121,7 +121,7 @@ impl Style {
     }
 }
 
-/// What tests ask of pictures.
+/// Checks on pictures, for tests.
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

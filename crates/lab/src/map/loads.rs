@@ -103,7 +103,7 @@ pub(super) fn in_pairs<L: Clone + Send + 'static, F: Send + 'static>(
     Ok(films)
 }
 
-/// What tests ask of every map.
+/// Checks on every map, for tests.
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::lettering::tests::check_texts;

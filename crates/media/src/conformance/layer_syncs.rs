@@ -1,4 +1,4 @@
-//! What a layer that syncs on its own account must do when a sync below it fails late.
+//! Conformance of layers that sync by themselves: a sync below fails and returns late.
 
 use crate::{
     BlockDeviceExt, Device, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger,
@@ -25,14 +25,14 @@ pub struct LayerSubject {
     pub places: Vec<u64>,
 }
 
-/// What the suite did.
+/// Outcome of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerSyncReport {
     /// Runs in which the fault struck.
     pub runs: u64,
     /// Syncs that were acknowledged.
     pub acknowledged: u64,
-    /// What was wrong.
+    /// Violations of the contract.
     pub failures: Vec<String>,
 }
 

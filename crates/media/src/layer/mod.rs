@@ -33,7 +33,7 @@ pub(crate) enum Layer<'a> {
     Trace { tracer: &'a Tracer, name: &'a str },
     /// What a power cut could leave is known.
     Crash(&'a CrashDevice),
-    /// What a power cut left, with these blocks. Zones and tracks are made with the blocks, from what is left of them.
+    /// Content after a power cut, with these blocks. Zones and tracks are rebuilt from the blocks.
     CrashImage(&'a Arc<dyn BlockDevice>),
     /// Only read, with these blocks. Zones are made with them.
     Overlay(&'a Arc<dyn BlockDevice>),

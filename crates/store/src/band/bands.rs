@@ -140,7 +140,7 @@ impl Bands {
         self.free.len()
     }
 
-    /// Whether fewer are free than are kept for logs.
+    /// True if fewer bands are free than are kept for logs.
     pub(super) fn lacks_log_reserve(&self) -> bool {
         self.free.len() < self.log_reserve_bands as usize
     }

@@ -291,7 +291,7 @@ impl OpenStore {
         self.clean(appender, need)
     }
 
-    /// Whether so few bands are free that log bands must not waste any.
+    /// True if free bands are so few that log bands must not waste any.
     fn is_scarce(&self) -> bool {
         let available = self.state.lock().bands.view().available_bands(Purpose::Table);
         available <= self.geometry.band_count as usize / SCARCE_PART

@@ -126,7 +126,7 @@ fn run(
     Ok(())
 }
 
-/// Whether the two files are known to lie on different devices.
+/// True if the two files are known to be on different devices.
 fn lie_apart(store: &dyn FileStore) -> bool {
     let occupancy = store.occupancy();
     let [first, second] = ["0", "1"].map(|name| -> BTreeSet<u16> {

@@ -2,7 +2,7 @@
 //!
 //! A member is given up by a decision: a record `\0without-ID` on every device that is there. From then on the member is
 //! refused. Until then an open without it is an *attempt*. Each device says durably from which stamp on its records belong to
-//! the attempt (`\0attempt`), and what the store had before stays as it is: nothing moves between devices. An attempt that
+//! the attempt (`\0attempt`), and the earlier content of the store does not change: nothing moves between devices. An attempt that
 //! ends without a decision, by a crash or by an error, is taken back by the next open, whether the member is there again or not.
 //!
 //! The decision is durable no later than the first change that an open with the member could not take back:
@@ -57,12 +57,12 @@ pub(super) fn begin_attempt(set: Set, members: &[Member], first: u64) -> Result<
 }
 
 impl Core {
-    /// Whether members are missing and nothing was decided.
+    /// True if members are missing and nothing was decided.
     pub(super) fn is_attempt(&self) -> bool {
         self.attempt.load(Ordering::Acquire) != 0
     }
 
-    /// Whether a file was there before the attempt.
+    /// True if a file existed before the attempt.
     fn is_original(&self, file: &HybridFile) -> bool {
         file.number() < self.attempt.load(Ordering::Acquire)
     }
@@ -123,7 +123,7 @@ impl Core {
     fn was_decided(&self, first: u64, decided: usize) {
         self.attempt.store(0, Ordering::Release);
         for device in self.writable().into_iter().filter(|device| *device != decided) {
-            // One that cannot say so is told by the next open.
+            // A device that cannot record it learns of it when the store is opened next.
             let _ = self.members[device].files.change_names(&self.decision_on(device, first), ATTEMPT_NAME);
         }
         for member in &self.members {

@@ -148,7 +148,7 @@ fn mount(env: &Env, devices: &[Device]) -> Result<Vec<MountedFiles>, StoreError>
     devices.iter().map(|device| DeviceFiles::mount(OrderedDevice::device(env, device), KIND)).collect()
 }
 
-/// Removes records durably. A device that refuses keeps them: they do not count in the open store, and whoever takes their names
+/// Removes records durably. A device that refuses keeps them: they do not count in the open store, and a file that takes their names
 /// from the files that do [knows of them](Member::may_have).
 fn remove_records<'a>(
     members: &[Member],

@@ -136,7 +136,7 @@ pub(super) fn name_layer_of(
     }
 }
 
-/// What known programs have marked the ends with.
+/// Marks of known programs at the ends of the device.
 fn known(ends: &[(u64, Vec<u8>)], capacity_bytes: u64) -> Option<(&'static str, u64)> {
     let layer = ends.first().and_then(|(_, first)| layers::at_start(first));
     layer.map(|name| (name, 0)).or_else(|| signatures::find(&parts(ends), capacity_bytes))

@@ -40,7 +40,7 @@ const SAMPLE_BYTES: u64 = 16 << 10;
 /// A mark of a layer on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerMark {
-    /// What the device is.
+    /// Role of the device.
     pub name: &'static str,
     /// How it is opened.
     pub advice: &'static str,

@@ -170,7 +170,7 @@ impl Copies {
         self.groups.len() - self.given_up.count_ones() as usize
     }
 
-    /// Whether another group holds the present generation or has been written already, so that this one may be emptied.
+    /// True if another group holds the present generation or was already written, so that this one may be emptied.
     fn is_held_elsewhere(&self, target: usize, written: &[usize], present: &Superblock) -> bool {
         let is_sound = |group: &usize| {
             *group != target && (!self.is_given_up(*group) || generations::holds(&self.groups[*group], present))

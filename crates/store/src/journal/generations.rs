@@ -43,11 +43,11 @@ pub(super) struct Begun {
     pub(super) superblock: Superblock,
     pub(super) findings: Vec<Finding>,
     pub(super) checkpoint: Vec<u8>,
-    /// What its log has behind the commit it begins with.
+    /// Content of its log after the first commit.
     pub(super) tail: LogTail,
 }
 
-/// What there is of a journal in zones.
+/// Content of a journal in zones.
 enum Found {
     Blank,
     /// A store is being made, or its making was interrupted.
@@ -55,7 +55,7 @@ enum Found {
     Begun(Box<Begun>),
 }
 
-/// What a group has in place of superblocks.
+/// Content of a group without superblocks.
 enum Head {
     Blank,
     Mark(IdentityBlock),
@@ -333,7 +333,7 @@ fn read_contents(place: &Place, superblock: &Superblock) -> Result<Option<(LogTa
     Ok(Some((tail, checkpoint)))
 }
 
-/// Whether a group holds the generation of this superblock, and all of it can be read.
+/// True if a group holds the whole generation of this superblock and can be read.
 pub(super) fn holds(place: &Place, superblock: &Superblock) -> bool {
     let is_it = |slot: &Slot| matches!(slot, Slot::Valid(found) if found.generation == superblock.generation);
     superblock::slots_in(place).iter().any(is_it) && matches!(read_contents(place, superblock), Ok(Some(_)))

@@ -134,7 +134,7 @@ impl JournalRegions {
     }
 }
 
-/// What became of a commit.
+/// Outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Committed {
     Durable,

@@ -17,7 +17,7 @@ pub(super) struct Place {
     zones: Option<ZoneRun>,
 }
 
-/// Whether the device gave up a zone: nothing can be written to it.
+/// True if a zone is read-only or offline: nothing can be written to it.
 pub(super) fn is_worn(zone: &ZoneDescription) -> bool {
     matches!(zone.condition, ZoneCondition::ReadOnly | ZoneCondition::Offline)
 }
@@ -57,7 +57,7 @@ impl Place {
         self.zones.as_ref().is_some_and(|run| (run.first..run.first + run.count).contains(&zone.0))
     }
 
-    /// Whether a zone is one of both.
+    /// True if a zone belongs to both.
     pub(super) fn overlaps(&self, other: &Place) -> bool {
         self.zones.as_ref().is_some_and(|run| (run.first..run.first + run.count).any(|zone| other.holds(ZoneId(zone))))
     }

@@ -201,7 +201,7 @@ fn a_zone_may_be_lost_wherever_a_change_of_generation_was_interrupted() {
     assert!(images > 500, "{images}");
 }
 
-/// What two lost groups held may be newer than what the third holds.
+/// Two lost groups may have held a newer generation than the third.
 #[test]
 fn the_generation_before_does_not_count_when_both_copies_of_the_newest_are_lost() {
     let env = Env::sim(1);

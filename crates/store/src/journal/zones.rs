@@ -44,7 +44,7 @@ pub(crate) fn lies_in_zones(zones: &ZoneGeometry) -> bool {
 /// Most bytes of a log: all of it is read when a store is opened.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
-/// Bytes of a log where so many are left.
+/// Size of a log, in bytes, by the bytes that are left.
 pub(super) fn log_bytes_max(left_bytes: u64) -> u64 {
     left_bytes.min(LOG_BYTES_MAX)
 }
@@ -78,7 +78,7 @@ pub(crate) fn groups(zones: &ZoneGeometry, active_zones: u32) -> u8 {
     }
 }
 
-/// Zones of a journal in so many groups that are active at a time: one of each copy.
+/// Number of zones of a journal that are active at a time: one per copy.
 pub(crate) fn active_metadata_zones(groups: u8) -> u32 {
     JournalRegions { groups, ..JournalRegions::default() }.copies() as u32 * u32::from(groups > 0)
 }
@@ -107,7 +107,7 @@ impl GroupLayout {
     }
 }
 
-/// What the metadata zones say of themselves.
+/// Layout that the metadata zones describe.
 #[derive(Default)]
 pub(super) struct Scan {
     /// A journal at fixed offsets, of a store that does not keep to write pointers. A journal in zones is older.
@@ -218,7 +218,7 @@ impl<'a> MetadataZones<'a> {
     /// Looks for superblocks and marks.
     ///
     /// # Errors
-    /// What is wrong with superblocks, where there are some and none that says how the groups lie.
+    /// Damage of the superblocks, if there are some and none describes the groups.
     pub(super) fn scan(&self) -> Result<Scan, StoreError> {
         let (mut newest, mut mark, mut wrong, mut lost) = (None, None, None, None);
         let zones = self.possible()?;
@@ -285,7 +285,7 @@ impl<'a> MetadataZones<'a> {
     }
 }
 
-/// Whether something cannot be read because its zone is offline.
+/// True if some content cannot be read because its zone is offline.
 fn is_lost(error: &StoreError) -> bool {
     matches!(error, StoreError::Media { error, .. } if error.kind() == MediaErrorKind::Offline)
 }

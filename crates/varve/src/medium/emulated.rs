@@ -291,7 +291,7 @@ fn layer_mark(path: &Path, device: &Device) -> Option<varve_store::LayerMark> {
     varve_store::find_layer_mark(device.block.geometry().capacity_bytes, &mut read)
 }
 
-/// Whether a record is there. One without bytes is left of a device whose making was interrupted.
+/// True if there is a record. One without bytes is left of a device whose making was interrupted.
 fn says_something(record: &Path) -> bool {
     record.metadata().is_ok_and(|found| found.len() > 0)
 }

@@ -80,7 +80,7 @@ impl Controller for PanicsOnce {
     }
 }
 
-/// What is asked for during a pause.
+/// Requests submitted during a pause.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     Write,

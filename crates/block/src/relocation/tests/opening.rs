@@ -193,7 +193,7 @@ fn damage_to_both_copies_is_refused() {
     has_all(&env, &inner, "restored");
 }
 
-/// What version 1 wrote is refused by that name, and stays.
+/// A journal of version 1 is refused by that name and stays.
 #[test]
 fn a_journal_of_version_1_is_refused_by_name() {
     let env = Env::real();

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 /// Of a plan that takes several tables of level 0 the oldest: the others stay newer than what is below. Others are done
-/// in pieces, from one table of the output level to the next; where so many inputs lie there that a
+/// in pieces, from one table of the output level to the next; where the inputs there are so large that a
 /// part does not fit, one input is taken, of which less than any other must be rewritten. Of several levels two are taken.
 pub(super) fn split(version: &Version, plan: &CompactionPlan, space_bytes: u64) -> Option<CompactionPlan> {
     if !plan.between.is_empty() {

@@ -24,7 +24,7 @@ pub(super) struct ReadState {
     /// What waits for its flush, the newest first.
     pub(super) immutables: Vec<Arc<Partition>>,
     pub(super) version: Arc<Version>,
-    /// What scans of it report to.
+    /// Receiver of the reports of its scans.
     pub(super) scans: Arc<Scans>,
 }
 

@@ -1,4 +1,4 @@
-//! A copy of the database as it is now, sharing tables where both stores can. Tables that are copied are verified on the way.
+//! A copy of the present database, sharing tables where both stores can. Tables that are copied are verified on the way.
 
 use super::parts::TreeParts;
 use crate::error::Error;

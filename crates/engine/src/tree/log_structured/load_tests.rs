@@ -365,7 +365,7 @@ fn a_scan_after_random_deletes_skips_at_most_a_deleted_pair_for_each_live_one() 
     }
 }
 
-/// A snapshot keeps what came after it: nothing is flushed or compacted in vain as long as it is held.
+/// While a snapshot is held, deletions after it cause no flush or compaction that frees nothing.
 #[test]
 fn deletions_that_a_snapshot_keeps_cause_no_work() {
     for tree in TreeKind::OF_TABLES {

@@ -67,7 +67,7 @@ fn tail(parts: &TreeParts) -> (&AtomicU64, Sequence) {
     (&parts.catalog.counters.recovery_dropped_bytes, parts.snapshots.visible())
 }
 
-/// Whether a store lacks one of its devices: such a store does not know whether there is a file of some name.
+/// True if a store is without one of its devices. Such a store cannot tell whether a file exists.
 fn missing_device(files: &dyn FileStore) -> Option<StoreError> {
     let error = files.open(&file_name::table(0), &OpenOptions::default()).err()?;
     matches!(error, StoreError::MissingDevice { .. }).then_some(error)

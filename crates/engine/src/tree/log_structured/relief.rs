@@ -28,7 +28,7 @@ struct Steps {
     in_memtables: u64,
     /// Smallest and largest user key of those.
     keys: Option<(Vec<u8>, Vec<u8>)>,
-    /// Of tables that are in the tree, and of some that were.
+    /// Steps by table; may include tables that left the tree.
     in_tables: TableSteps,
 }
 
@@ -109,7 +109,8 @@ impl Scans {
     }
 }
 
-/// What one iterator reports to: found by what it stands on anyway, as counts of what all readers share are written by all of them.
+/// Receiver of the reports of one iterator. It reaches the tree through the iterator's pinned state, so that readers write no
+/// shared reference count.
 pub(super) struct ScanOfTree(pub(super) Arc<Pinned>);
 
 impl ScanObserver for ScanOfTree {

@@ -72,7 +72,7 @@ pub(super) fn table_condition(
         }
         Ok(None) => {
             let first = findings.into_iter().next().map_or_else(String::new, |finding| finding.message);
-            Condition::Unreadable(nothing_sound(name, first))
+            Condition::Unreadable(no_sound_block(name, first))
         }
         Err(error) => Condition::Unreadable(error),
     }
@@ -82,7 +82,7 @@ fn damage(error: &Error) -> Finding {
     Finding { severity: Severity::Error, code: "table-damaged", message: error.to_string() }
 }
 
-fn nothing_sound(file: String, found: String) -> Error {
+fn no_sound_block(file: String, found: String) -> Error {
     let (structure, expected) = ("table".to_owned(), "data blocks with the right checksum".to_owned());
     Error::Corruption { file, offset_bytes: 0, structure, expected, found: format!("none: {found}") }
 }

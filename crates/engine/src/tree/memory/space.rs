@@ -1,7 +1,7 @@
 //! Space for the logs of the tree in memory: [`LogHeadroom`] decides, this asks the store and does what follows.
 //!
 //! A write for which there is no space first has the store give back what it holds without need, and then the logs rewritten, if
-//! that brings enough. Only then it is refused. Whoever waits until the tree is idle does the same for the writes to come.
+//! that brings enough. Only then it is refused. Waiting until the tree is idle does the same for later writes.
 
 use super::{MemoryTree, Writer};
 use crate::commit::Group;

@@ -351,7 +351,7 @@ pub(super) fn run_tasks(run: &Run<'_>, tasks: Vec<Task>) -> Result<Vec<Arc<Ran>>
         run: Box::new(move |advance| {
             let operations = task.workload.requests();
             let ran = simulate(seed, move |env| {
-                // Control below a buffer holds what leaves it, whoever submits.
+                // Control below a buffer holds every request that leaves the buffer.
                 let is_inside = matches!(task.pace, Pace::Submitter { .. }) && task.drive.buffer.is_none();
                 let (device, handles) = match is_inside {
                     true => task.drive.build_uncontrolled(env, task.control)?,

@@ -33,7 +33,7 @@ impl Read {
                 / self.reads.max(1) as f64
     }
 
-    /// Of them those of the arm: seeks and rotations.
+    /// Part of it that the arm takes: seeks and rotations.
     fn arm_nanos(&self, factor: f64) -> f64 {
         self.span().disk(|disk| disk.time.seek_nanos + disk.time.rotation_nanos) as f64 * factor
             / self.reads.max(1) as f64

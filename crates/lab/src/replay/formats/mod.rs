@@ -134,7 +134,7 @@ pub struct TraceParser {
     format: TraceFormat,
     options: ParseOptions,
     before: Before,
-    /// What the first line is, until it was read.
+    /// State of the first line until it is read.
     header: Option<&'static str>,
     lines: Vec<Line>,
     number: usize,

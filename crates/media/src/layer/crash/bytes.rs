@@ -24,7 +24,7 @@ impl CrashBytes {
         Arc::new(CrashBytes { shared: layer.shared.clone(), inner: inner.clone() })
     }
 
-    /// What flush queues know this layer as.
+    /// Number of this layer in flush queues.
     fn identity(&self) -> usize {
         Arc::as_ptr(&self.shared) as usize
     }

@@ -53,7 +53,7 @@ pub(super) struct CrashLayer {
 }
 
 pub(super) struct CrashLayerState {
-    /// What a crash state of this device is made of, beside `crash`.
+    /// Parts of a crash state of this device besides `crash`.
     base: CrashBase,
     pub(super) crash: Arc<CrashContent>,
     pub(super) next_sequence: u64,

@@ -97,7 +97,7 @@ pub enum FaultEffect {
 }
 
 impl FaultEffect {
-    /// Whether a sync with this effect drops unsynced writes.
+    /// True if a sync with this effect drops unsynced writes.
     pub fn drops_unsynced(&self) -> bool {
         matches!(self, FaultEffect::FailDroppingUnsynced(_) | FaultEffect::FailLateDroppingUnsynced(..))
     }
@@ -261,7 +261,7 @@ impl FaultInjector {
         self.state.lock().injected
     }
 
-    /// Whether writes must be remembered for an effect that drops them.
+    /// True if writes must be remembered for an effect that drops them.
     fn drops_unsynced(&self) -> bool {
         self.state.lock().faults.iter().any(|active| active.fault.effect.drops_unsynced())
     }

@@ -65,7 +65,7 @@ fn pointer(store: &HybridStore, number: u64) {
     store.rename("pointer.new", "pointer").unwrap();
 }
 
-/// What a repair does before the pointer is renamed: new files, some of them removed again. How many were written.
+/// Imitates a repair before the pointer is renamed: writes new files and removes some of them. Returns the number written.
 fn prepare(store: &HybridStore) -> u64 {
     let mut log = create(store, "fresh log", FileKind::Log, None);
     log.append(&content(210, 0, 32), &CONTEXT).unwrap();
@@ -120,7 +120,7 @@ fn an_attempt_without_a_decision_is_taken_back() {
     }
 }
 
-/// What is neither a pointer nor new decides before it is done.
+/// A rename of a file that is neither a pointer nor new makes the decision first.
 #[test]
 fn a_change_that_cannot_be_taken_back_decides() {
     let changes: [(&str, fn(&HybridStore)); 6] = [

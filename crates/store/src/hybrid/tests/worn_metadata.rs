@@ -46,7 +46,7 @@ fn assert_some(store: &HybridStore, to: u64) {
     }
 }
 
-/// Lost redundancy is told, and nothing else is wrong.
+/// `check` reports lost redundancy and nothing else.
 #[track_caller]
 fn assert_redundancy_lost(store: &HybridStore) {
     let findings = store.check().unwrap();

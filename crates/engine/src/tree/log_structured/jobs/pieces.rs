@@ -76,7 +76,7 @@ struct Installed {
 }
 
 impl<'a> Pieces<'a> {
-    /// Whether pieces keep reads short: the levels of a plan overlap, so readers look through all of its inputs.
+    /// True if pieces keep reads short: the levels of a plan overlap, so readers look through all of its inputs.
     pub(super) fn are_short(version: &Version, plan: &CompactionPlan) -> bool {
         let levels = plan.inputs_by_level().map(|(level, _)| level);
         levels.chain([plan.output_level]).all(|level| level < version.disjoint_from()) && version.disjoint_from() > 1

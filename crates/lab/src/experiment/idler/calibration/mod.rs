@@ -107,7 +107,7 @@ const LATENCY_REQUESTS: usize = 12_497;
 #[derive(Debug)]
 struct Modelled {
     zones: Vec<f64>,
-    /// Of the first [`LATENCY_REQUESTS`], in nanoseconds, ascending.
+    /// Latencies of the first [`LATENCY_REQUESTS`] requests, in nanoseconds, ascending.
     early_nanos: Vec<u64>,
     finish_seconds: f64,
     blocked_seconds: f64,

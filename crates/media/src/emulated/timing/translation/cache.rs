@@ -110,7 +110,7 @@ impl Cache {
         }
     }
 
-    /// Whether `length_bytes` in one piece can be taken.
+    /// True if `length_bytes` fit in one piece.
     pub(super) fn fits(&self, length_bytes: u64, reclaim: SpaceReclaim) -> bool {
         let MediaCache { bytes, extents_max } = self.limits;
         self.is_endless
@@ -122,7 +122,7 @@ impl Cache {
         (self.limits.bytes / 4).max(1)
     }
 
-    /// Whether at most `percent` of the cache and of the map are in use.
+    /// True if at most `percent` of the cache and of the map are in use.
     pub(super) fn is_below(&self, percent: u32, reclaim: SpaceReclaim) -> bool {
         let MediaCache { bytes, extents_max } = self.limits;
         let below = |used: u64, limit: u64| u128::from(used) * 100 <= u128::from(limit) * u128::from(percent);

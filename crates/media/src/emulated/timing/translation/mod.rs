@@ -93,7 +93,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Whether requests wait for the step under way.
+    /// True if requests wait for the running step.
     fn is_holding(self) -> bool {
         matches!(self, Mode::Finishing | Mode::Blocking)
     }

@@ -38,7 +38,7 @@ pub enum SpaceReclaim {
 
 /// Parameters of a shingled disk's translation layer.
 ///
-/// Of the ST8000AS0022 the number of extents of the map is published, as are the size of the media cache and the shortest pause that
+/// The number of extents of the map of the ST8000AS0022 is published, as are the size of the media cache and the shortest pause that
 /// triggers an idle cleaning (Zhang, section 4.2). The fields whose documentation says *fitted* are fitted to the number of non-sequential
 /// zones of a real drive over time, without control (`idler/calibration`, docs/idler.md). The rest are assumptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
