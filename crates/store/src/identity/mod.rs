@@ -326,7 +326,7 @@ pub(crate) fn refuse_other(
     let advice = match is_other_size {
         true => format!("open it with the {} bytes it was formatted with", found.capacity_bytes),
         false => {
-            "open it as what it was formatted as, or format it anew with overwrite and lose what it holds".to_owned()
+            "open it as what it was formatted as, or format it with overwrite and lose what it holds".to_owned()
         }
     };
     Err(StoreError::Foreign {
@@ -356,7 +356,7 @@ pub fn check_rules(device: &Device, wanted: &Device) -> Result<bool, StoreError>
                 offset_bytes: said.offset_bytes,
                 expected: shape.to_string(),
                 found: OpenedAs { kind: said.kind, shape: said.identity.shape, is_in_order: false }.to_string(),
-                advice: "open it as what it was formatted as, or format it anew with overwrite and lose what it holds"
+                advice: "open it as what it was formatted as, or format it with overwrite and lose what it holds"
                     .to_owned(),
             };
             Err(blank::name_layer_of(device, wanted.block.capabilities().zones.as_ref(), label, &shape, error))
