@@ -100,7 +100,7 @@ impl GhostCache {
         self.share(self.occupied_bytes(), self.entries)
     }
 
-    /// Whether space at the tail of the log is nearer to its end than the map.
+    /// True if the space of the log runs out before the map does.
     pub fn is_short_of_log(&self) -> bool {
         self.log.is_some() && !self.is_short_of_entries()
     }
@@ -123,7 +123,7 @@ impl GhostCache {
         self.shares(self.log_position().saturating_sub(position), 0).0
     }
 
-    /// Whether a zone has something in the cache, as far as is known.
+    /// True if a zone has data in the cache by this estimate.
     pub fn is_in_cache(&self, zone: ZoneId) -> bool {
         self.zone_share(zone).1 > 0 || self.pinned_share(zone) > 0.0
     }

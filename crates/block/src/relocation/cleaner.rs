@@ -207,7 +207,7 @@ impl Cleaner {
             Err(halt @ (Halt::Stopped | Halt::BadSpare(_))) => return Err(halt),
             Err(halt) => {
                 core.resume_writes();
-                // Copies of late writes lie in the cache too, and would pin the tail of its log until the spare is used again.
+                // Copies of late writes are in the cache too. They would pin the tail of its log until the spare is used again.
                 self.empty(to)?;
                 if to == FIRST_ZONE {
                     self.step(|| core.mark_first_sector())?;

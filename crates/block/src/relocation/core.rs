@@ -92,7 +92,7 @@ pub(super) struct State {
     filling: Filling,
     /// How fast its log does.
     log_filling: Filling,
-    /// What is ahead of the log's tail, and the position of the log when that was calculated.
+    /// Look-ahead from the log's tail, and the position of the log when it was calculated.
     ahead: (Ahead, u64),
     pub(super) zones: Vec<ZoneKnowledge>,
     in_flight: BTreeMap<u64, InFlight>,
@@ -231,7 +231,7 @@ impl State {
         pressure.max(parameters.pressure_of_holds(&self.level(parameters, now_nanos)))
     }
 
-    /// What is ahead of the log's tail by now: the log has grown by as much for each zone in it.
+    /// Look-ahead from the log's tail, corrected for the growth of the log since it was calculated.
     fn ahead(&self) -> Ahead {
         let (Ahead { of_all, soon }, position) = self.ahead;
         let grown = if of_all > 0.0 { self.ghost.log_share_since(position) } else { 0.0 };

@@ -133,9 +133,15 @@ impl Headroom {
         // What compactions take of the reserve is not there for writers anyway.
         let reserved_bytes = self.reserved_on_medium_bytes().saturating_sub(self.reserve_bytes);
         let unreserved_bytes = self.available_bytes.saturating_sub(reserved_bytes);
-        // Where tables take places of their own compactions were given none that deletes and their logs take.
-        let for_deletes_bytes = if self.is_in_tables { self.available_bytes } else { unreserved_bytes };
-        match (unreserved_bytes >= self.left_by_puts_bytes(), for_deletes_bytes >= self.left_by_deletes_bytes()) {
+        let takes_deletes = match self.is_in_tables {
+            // Compactions were given no band that deletes leave. Of the rest, deletes take none that a running one still needs.
+            true => {
+                self.available_bytes >= self.left_by_deletes_bytes()
+                    && unreserved_bytes >= self.owed_bytes.saturating_add(self.table_bytes)
+            }
+            false => unreserved_bytes >= self.left_by_deletes_bytes(),
+        };
+        match (unreserved_bytes >= self.left_by_puts_bytes(), takes_deletes) {
             (true, _) => Admission::Open,
             (false, true) => Admission::DeletesOnly,
             (false, false) => Admission::Full,
@@ -276,11 +282,10 @@ mod tests {
         let bands = |reserved_bytes: u64| Headroom { reserved_bytes, ..bands(5, 0) };
         let filled_bytes = filled_bytes(BAND);
         let states = [0, 2, 3, 8].map(|tables| bands(tables * filled_bytes).admission());
-        assert_eq!(
-            states,
-            [Open, Open, DeletesOnly, DeletesOnly],
-            "what the reserve covers is not there for puts anyway"
-        );
+        assert_eq!(states, [Open, Open, DeletesOnly, Full], "the reserve is for compactions anyway");
+        // Deletes leave a running compaction the bands it was given, and keep one for their log.
+        let deletes = [4, 6, 7].map(|tables| bands(tables * filled_bytes).admission());
+        assert_eq!(deletes, [DeletesOnly, DeletesOnly, Full]);
         assert!(bands(BAND).compaction_bytes() < bands(0).compaction_bytes());
     }
 

@@ -69,6 +69,11 @@ pub(crate) struct Remembered {
     pub(crate) unhelpful: BTreeSet<u64>,
 }
 
+/// Upper bound on the tables that merging all levels adds, as a fraction of the tables it reads (1/32), on media where each table
+/// takes as much space. Outputs end at the cuts of their plan and before the first entry that does not fit, so full tables become
+/// more of them, and only [`KEPT_TABLES`](headroom) of a small tree are there for that.
+const GROWTH_TABLES_DIVISOR: u64 = 32;
+
 impl SpaceBudget {
     /// Of the medium of these files. Cost: asks the store.
     pub(crate) fn new(files: &Arc<dyn FileStore>, options: &Options, histogram_bytes: usize) -> SpaceBudget {
@@ -136,7 +141,10 @@ impl SpaceBudget {
         };
         let Unflushed { waiting_bytes, active_bytes } = unflushed;
         headroom.owed_bytes = headroom.whole_tables(waiting_bytes).saturating_add(headroom.whole_tables(active_bytes));
-        if !headroom.is_in_tables {
+        if headroom.is_in_tables {
+            let tables: u64 = version.levels.iter().map(|level| level.len() as u64).sum();
+            headroom.growth_bytes = (tables / GROWTH_TABLES_DIVISOR).saturating_mul(headroom.table_bytes);
+        } else {
             // A manifest grows to twice what names all tables before another takes its place.
             headroom.owed_bytes = headroom.owed_bytes.saturating_add(version.listed_bytes().saturating_mul(2));
             // Else what puts left could be gone once tables end elsewhere in their last blocks.

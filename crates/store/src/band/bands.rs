@@ -80,6 +80,11 @@ impl Bands {
     /// Keeps so many for the outputs of compactions from now on, and one for logs.
     pub(super) fn keep_reserve(&mut self, reserve_bands: u32) {
         self.reserve_bands = reserve_bands;
+        self.keep_log_band();
+    }
+
+    /// Keeps one band for logs from now on: log bands can be emptied only into a free one.
+    pub(super) fn keep_log_band(&mut self) {
         self.log_reserve_bands = self.log_reserve_bands.max(1);
     }
 

@@ -325,9 +325,7 @@ pub(crate) fn refuse_other(
     let is_other_size = found.rules == opened_as.shape.rules && found_kind == opened_as.kind;
     let advice = match is_other_size {
         true => format!("open it with the {} bytes it was formatted with", found.capacity_bytes),
-        false => {
-            "open it as what it was formatted as, or format it with overwrite and lose what it holds".to_owned()
-        }
+        false => "open it as what it was formatted as, or format it with overwrite and lose what it holds".to_owned(),
     };
     Err(StoreError::Foreign {
         store: label.to_owned(),

@@ -98,7 +98,7 @@ impl<'a> Deletions<'a> {
     }
 }
 
-/// What a deleted share of the bytes under a key adds to the depth there, in thousandths of a table.
+/// Depth that a deleted share of the bytes under a key adds there, in thousandths of a table.
 pub(super) fn extra_depth(share: u64, depth_max: usize) -> u64 {
     let dead = share.min(WHOLE - 1);
     let extra = u128::from(dead) * 1000 * depth_max.max(1) as u128 / u128::from(WHOLE - dead);
@@ -130,7 +130,7 @@ mod tests {
     use crate::manifest::AddedFile;
     use crate::policy::two_level::tests::{shape, with_deletions};
 
-    /// Of 1,000 pairs in each of two tables 9 deletes some.
+    /// Table 9 deletes some of the 1,000 pairs in each of two tables.
     fn deleting(deletions: u64) -> Version {
         with_deletions("9 a:20 m:20 z:20\n--\n2 a:500 m:500 z:500\n1 a:500 m:500 z:500", 9, deletions)
     }

@@ -370,7 +370,7 @@ mod tests {
         assert!(pick((&version, &busy), bound(11), u64::MAX, u64::MAX, u64::MAX).is_none());
     }
 
-    /// Deletions that no merge can drop leave every choice as it is without them.
+    /// Deletions that no merge can drop change no choice.
     #[test]
     fn choices_do_not_change_where_no_deletion_can_be_dropped() {
         let mut merges = 0;

@@ -33,11 +33,11 @@ const MOVED_PART: f64 = 10.0;
 /// A group may end before a table that is this much narrower than the one before, in tenths.
 const NARROWER_TENTHS: u64 = 13;
 
-/// What the choice of a group depends on besides its tables.
+/// State besides its tables that the choice of a group depends on.
 pub(super) struct Rules<'a> {
     /// Bytes that a merge reads, but for two tables.
     pub(super) bytes_max: u64,
-    /// Of all tables of the tree.
+    /// Totals over all tables of the tree.
     pub(super) total_bytes: u64,
     /// Bytes that a merge of a group frees because they were deleted.
     pub(super) freed_bytes: &'a dyn Fn(&[&Table]) -> f64,

@@ -57,7 +57,7 @@ fn format_extents(env: &Env, device: &Device, overwrite: bool) -> Result<(), Sto
 
 type Format = fn(&Env, &Device, bool) -> Result<(), StoreError>;
 
-/// What the device holds: true where bands are.
+/// Content of the device: true where bands are.
 fn kind_of(env: &Env, device: &Device) -> Option<bool> {
     let bands = BandStore::probe(device);
     let extents = ExtentStore::probe(device);
