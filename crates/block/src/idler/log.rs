@@ -1,5 +1,6 @@
 //! Positions of zones in the log of a media cache, estimated from the writes that a host sends.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use varve_media::ZoneId;
 
@@ -54,8 +55,8 @@ impl CachedLog {
     }
 
     fn insert(&mut self, zone: ZoneId, position: u64) {
-        if !self.first.contains_key(&zone) {
-            self.first.insert(zone, position);
+        if let Entry::Vacant(first) = self.first.entry(zone) {
+            first.insert(position);
             self.by_age.insert((position, zone));
         }
     }

@@ -57,7 +57,7 @@ impl Describe {
                 true => "named by store=",
                 false => "the default of this medium; store= names another",
             };
-            console.line(&format!("store of a new database: {store}, {origin}"))?;
+            console.line(format!("store of a new database: {store}, {origin}"))?;
         }
         Ok(Status::Done)
     }
