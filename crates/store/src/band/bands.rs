@@ -80,11 +80,6 @@ impl Bands {
     /// Keeps so many for the outputs of compactions from now on, and one for logs.
     pub(super) fn keep_reserve(&mut self, reserve_bands: u32) {
         self.reserve_bands = reserve_bands;
-        self.keep_log_band();
-    }
-
-    /// Keeps one band for logs from now on: log bands can be emptied only into a free one.
-    pub(super) fn keep_log_band(&mut self) {
         self.log_reserve_bands = self.log_reserve_bands.max(1);
     }
 
@@ -145,9 +140,9 @@ impl Bands {
         self.free.len()
     }
 
-    /// True if fewer bands are free than are kept for logs.
+    /// True if fewer bands are free than are kept for logs, or none at all: log bands can be emptied only into a free one.
     pub(super) fn lacks_log_reserve(&self) -> bool {
-        self.free.len() < self.log_reserve_bands as usize
+        self.free.len() < self.log_reserve_bands.max(1) as usize
     }
 
     /// Free bands that are kept for somebody when no log is written in one of them.

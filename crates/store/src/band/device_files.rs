@@ -306,11 +306,6 @@ impl DeviceFiles {
         self.core.state.lock().bands.keep_reserve(bands);
     }
 
-    /// Keeps a zone for logs as long as it is open, though the device was not made to.
-    pub(crate) fn keep_log_zone(&self) {
-        self.core.state.lock().bands.keep_log_band();
-    }
-
     /// Bytes of all zones, and of a table the largest.
     pub(crate) fn total_bytes(&self) -> u64 {
         u64::from(self.core.geometry.band_count) * self.writable_zone_bytes()

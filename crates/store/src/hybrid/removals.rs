@@ -75,13 +75,9 @@ impl Core {
         refusing.filter(|(member, _)| member.may_have(name)).map(|(_, refusal)| refusal).next()
     }
 
-    /// Has the fastest device keep a zone for logs, and a device of the slowest tier keep zones for outputs of compactions where the one that did refuses, or is not there.
+    /// Has a device of the slowest tier keep zones for outputs of compactions where the one that did refuses, or is not there.
     pub(super) fn keep_reserve(&self) {
         let writable = self.writable();
-        // Logs and metadata go to the fastest device. Without a free zone their garbage could not be collected.
-        if let Some(fastest) = writable.iter().min_by_key(|device| (self.members[**device].tier, **device)) {
-            self.members[*fastest].files.keep_log_zone();
-        }
         if self.is_attempt() || writable.iter().any(|device| self.members[*device].files.keeps_reserve()) {
             return;
         }
