@@ -234,7 +234,7 @@ fn a_repair_without_a_device_never_costs_the_others() {
         Case { zones: &[40, 60], missing: 1, is_refused: false },
         // The slow device alone, with space and without.
         Case { zones: &[9, 60], missing: 0, is_refused: false },
-        Case { zones: &[9, 22], missing: 0, is_refused: true },
+        Case { zones: &[9, 17], missing: 0, is_refused: true },
         Case { zones: &[9, 30, 30], missing: 2, is_refused: false },
         Case { zones: &[9, 30, 30], missing: 0, is_refused: false },
     ];

@@ -143,7 +143,9 @@ impl SpaceBudget {
         headroom.owed_bytes = headroom.whole_tables(waiting_bytes).saturating_add(headroom.whole_tables(active_bytes));
         if headroom.is_in_tables {
             let tables: u64 = version.levels.iter().map(|level| level.len() as u64).sum();
-            headroom.growth_bytes = (tables / GROWTH_TABLES_DIVISOR).saturating_mul(headroom.table_bytes);
+            // One more is among the tables that puts leave in any case.
+            let growth_tables = (tables / GROWTH_TABLES_DIVISOR).saturating_sub(1);
+            headroom.growth_bytes = growth_tables.saturating_mul(headroom.table_bytes);
         } else {
             // A manifest grows to twice what names all tables before another takes its place.
             headroom.owed_bytes = headroom.owed_bytes.saturating_add(version.listed_bytes().saturating_mul(2));

@@ -113,6 +113,12 @@ impl StoreGeometry {
         }
         let band_bytes = zones.zone_capacity_bytes.min(zones.zone_bytes) / unit * unit;
         let in_zones = journal::lies_in_zones(zones);
+        if in_zones && zones.track_overlap.is_some() {
+            // The last track of a zone reaches into the next one, which may be another group of the journal.
+            let reason = "the tracks of the device overlap and it has no conventional zone for the band table; use one that \
+                          has (an emulated one: conventional=SIZE)";
+            return Err(refuse(reason.to_owned()));
+        }
         // Where a band has space for several tables, on a device on which they may share it, each has a record.
         let shares = reserve.log_bands.is_some();
         let tables_of_band = table_bytes.filter(|_| shares).map_or(1, |bytes| band_bytes.div_ceil(bytes.max(1)));
