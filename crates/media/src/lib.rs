@@ -63,7 +63,7 @@ pub use marks::{
     WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
 };
 pub use place::{FileMode, MadePlace, check_image_path};
-pub use request::{ProtectionFormat, Request, Transfer, check_request};
+pub use request::{ProtectionFormat, Request, RequestPart, Transfer, check_request};
 pub use sync_order::SyncOrder;
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zeros::is_zero;

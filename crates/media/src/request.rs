@@ -1,5 +1,9 @@
 //! One request of a batch.
 
+mod divide;
+
+pub use divide::RequestPart;
+
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{MediaError, Operation};
 use std::io::{IoSlice, IoSliceMut};
@@ -12,6 +16,9 @@ pub struct ProtectionFormat {
     /// Data bytes one 8-byte tuple protects.
     pub interval_bytes: u32,
 }
+
+/// Bytes of one tuple of protection information.
+pub(crate) const TUPLE_BYTES: u64 = 8;
 
 /// What moves, and which way.
 #[derive(Debug)]
@@ -93,23 +100,44 @@ impl<'a> Request<'a> {
 /// Refuses what no device of these sizes and capabilities could do.
 ///
 /// # Errors
-/// [`MediaError::OutOfRange`], [`MediaError::Misaligned`]; [`MediaError::Rule`] for protection information that `device` does not keep.
+/// [`MediaError::OutOfRange`]; [`MediaError::Misaligned`]; [`MediaError::Rule`] for protection information that `device` does not
+/// keep, or that does not fit the data.
 pub fn check_request(device: &dyn BlockDevice, request: &Request<'_>) -> Result<(), MediaError> {
     check_range(device.name(), device.geometry(), request)?;
-    let carries_protection = match &request.transfer {
-        Transfer::Read { protection, .. } => protection.is_some(),
-        Transfer::Write { protection, .. } => protection.is_some(),
-        Transfer::Discard { .. } => false,
+    check_tuples(device.name(), device.capabilities().protection, request).map(|_| ())
+}
+
+/// Refuses protection information that a device called `name` of this format does not take. Returns the interval of a request that
+/// carries protection information, in bytes.
+///
+/// # Errors
+/// [`MediaError::Rule`] if the device keeps none, or there is not one tuple per interval of the data.
+pub(crate) fn check_tuples(
+    name: &str,
+    format: Option<ProtectionFormat>,
+    request: &Request<'_>,
+) -> Result<Option<u64>, MediaError> {
+    let tuples = match &request.transfer {
+        Transfer::Read { protection: Some(tuples), .. } => tuples.len() as u64,
+        Transfer::Write { protection: Some(tuples), .. } => tuples.len() as u64,
+        Transfer::Read { .. } | Transfer::Write { .. } | Transfer::Discard { .. } => return Ok(None),
     };
-    if carries_protection && device.capabilities().protection.is_none() {
-        return Err(MediaError::Rule {
-            device: device.name().to_owned(),
-            operation: request.operation(),
-            offset_bytes: request.offset_bytes,
-            rule: "the device keeps no protection information".to_owned(),
-        });
+    let refusal = |rule| {
+        let (operation, offset_bytes) = (request.operation(), request.offset_bytes);
+        Err(MediaError::Rule { device: name.to_owned(), operation, offset_bytes, rule })
+    };
+    let Some(format) = format else {
+        return refusal("the device keeps no protection information; send the request without it".to_owned());
+    };
+    let (length_bytes, interval_bytes) = (request.length_bytes(), u64::from(format.interval_bytes.max(1)));
+    let intervals = length_bytes / interval_bytes;
+    if !length_bytes.is_multiple_of(interval_bytes) || intervals.checked_mul(TUPLE_BYTES) != Some(tuples) {
+        return refusal(format!(
+            "{tuples} bytes of protection information do not fit {length_bytes} bytes of data: {TUPLE_BYTES} are needed for \
+             every {interval_bytes}"
+        ));
     }
-    Ok(())
+    Ok(Some(interval_bytes))
 }
 
 /// Refuses what is outside a device called `name` of these sizes, or not aligned to its sectors.

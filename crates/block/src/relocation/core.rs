@@ -361,7 +361,9 @@ impl Core {
         state: State,
     ) -> Core {
         let geometry = Geometry { capacity_bytes: logical.address_bytes(), ..inner.block.geometry().clone() };
-        let capabilities = Capabilities { zones: Some(logical.clone()), ..inner.block.capabilities().clone() };
+        // A reference tag names a place, and zones move: the disk makes its own tuples.
+        let capabilities =
+            Capabilities { zones: Some(logical.clone()), protection: None, ..inner.block.capabilities().clone() };
         Core {
             env: env.clone(),
             inner: inner.clone(),

@@ -5,7 +5,7 @@ use super::core::{Core, Part, RelocationStatistics, State, ZoneKnowledge};
 use super::journal::{self, Formatting, MapJournal, UNIT_BYTES};
 use super::map::{JOURNAL_ZONES, ZoneMap};
 use super::policy::RelocationParameters;
-use super::split::{self, Piece};
+use super::split;
 use super::zones::RelocatedZones;
 use crate::idler::{GhostCache, Work};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use varve_env::{Env, JoinHandle, Mutex};
 use varve_media::{
     BlockDevice, Capabilities, Counters, Device, Geometry, IoClass, IoContext, MediaCache, MediaError, Operation,
-    Request, SyncOrder, ZoneGeometry, ZoneId, ZoneType, check_request,
+    Request, RequestPart, SyncOrder, ZoneGeometry, ZoneId, ZoneType, check_request,
 };
 
 /// A device whose zones are moved when they are out of order, so that the disk below has nothing to clean.
@@ -261,21 +261,22 @@ impl RelocatingDevice {
         context: &IoContext,
     ) -> Vec<Result<(), MediaError>> {
         let core = &self.front.core;
-        let entered = match core.enter(all, context) {
-            Ok(entered) => entered,
-            Err(error) => return all.iter().map(|_| Err(error.clone())).collect(),
-        };
-        let interval_bytes = core.capabilities.protection.map_or(1, |format| u64::from(format.interval_bytes));
-        let mut pieces: Vec<Piece<'_>> = Vec::with_capacity(all.len());
+        let mut pieces: Vec<RequestPart<'_>> = Vec::with_capacity(all.len());
         let mut rest = all;
         for (request, &count) in requests.iter_mut().zip(counts) {
             let (own, others) = rest.split_at(count);
             rest = others;
             if !own.is_empty() {
-                let lengths: Vec<u64> = own.iter().map(|part| part.range.end - part.range.start).collect();
-                pieces.extend(split::pieces(request, &lengths, interval_bytes));
+                match request.divide(self, own.iter().map(|part| part.range.end - part.range.start)) {
+                    Ok(parts) => pieces.extend(parts),
+                    Err(error) => return all.iter().map(|_| Err(error.clone())).collect(),
+                }
             }
         }
+        let entered = match core.enter(all, context) {
+            Ok(entered) => entered,
+            Err(error) => return all.iter().map(|_| Err(error.clone())).collect(),
+        };
         let mut batch: Vec<Request<'_>> =
             pieces.iter_mut().zip(&entered.offsets).map(|(piece, &offset)| piece.request(offset)).collect();
         // How it ended is in each.

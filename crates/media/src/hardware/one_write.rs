@@ -4,10 +4,9 @@ use super::file_device::FileDevice;
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::MediaError;
-use crate::request::{Request, Transfer};
+use crate::request::{Request, RequestPart, Transfer};
 use crate::zones::{ZoneGeometry, ZoneId, ZoneType};
 use std::collections::BTreeSet;
-use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 /// The file, to which no two writes to one zone go at once: the kernel might reorder them.
@@ -21,46 +20,17 @@ pub(super) struct OneWriteAtATime {
 
 impl OneWriteAtATime {
     /// The bytes in front of the place where this request has to be divided.
-    fn division(&self, request: &Request<'_>) -> Option<usize> {
+    fn division(&self, request: &Request<'_>) -> Option<u64> {
         let before = self.divided_at_bytes?.checked_sub(request.offset_bytes).filter(|&before| before > 0)?;
         let is_transfer = !matches!(request.transfer, Transfer::Discard { .. });
-        usize::try_from(before).ok().filter(|_| is_transfer && before < request.length_bytes())
+        Some(before).filter(|_| is_transfer && before < request.length_bytes())
     }
 
     /// Does a read or write in two parts, the first of `before` bytes.
-    fn execute_divided(&self, request: &mut Request<'_>, before: usize, context: &IoContext) -> Result<(), MediaError> {
-        let (start, middle) = (request.offset_bytes, request.offset_bytes + before as u64);
-        let mut rest = before;
-        match &mut request.transfer {
-            Transfer::Read { data, .. } => {
-                let (mut head, mut tail) = (Vec::new(), Vec::new());
-                for slice in data.iter_mut() {
-                    let count = rest.min(slice.len());
-                    let (left, right) = slice.split_at_mut(count);
-                    rest -= left.len();
-                    head.extend((!left.is_empty()).then(|| IoSliceMut::new(left)));
-                    tail.extend((!right.is_empty()).then(|| IoSliceMut::new(right)));
-                }
-                self.file.execute(&mut [Request::read(start, &mut head), Request::read(middle, &mut tail)], context)
-            }
-            Transfer::Write { data, durable, .. } => {
-                let (mut head, mut tail) = (Vec::new(), Vec::new());
-                for slice in data.iter() {
-                    let (left, right) = slice.split_at(rest.min(slice.len()));
-                    rest -= left.len();
-                    head.extend((!left.is_empty()).then(|| IoSlice::new(left)));
-                    tail.extend((!right.is_empty()).then(|| IoSlice::new(right)));
-                }
-                let mut parts = [Request::write(start, &head), Request::write(middle, &tail)];
-                for part in &mut parts {
-                    if let Transfer::Write { durable: of_part, .. } = &mut part.transfer {
-                        *of_part = *durable;
-                    }
-                }
-                self.file.execute(&mut parts, context)
-            }
-            Transfer::Discard { .. } => self.file.execute(std::slice::from_mut(request), context),
-        }
+    fn execute_divided(&self, request: &mut Request<'_>, before: u64, context: &IoContext) -> Result<(), MediaError> {
+        let mut parts = request.divide(&*self.file, [before, u64::MAX])?;
+        let mut parts: Vec<Request<'_>> = parts.iter_mut().map(RequestPart::request_in_place).collect();
+        self.file.execute(&mut parts, context)
     }
 }
 
@@ -125,6 +95,7 @@ fn together(zones: &ZoneGeometry, requests: &[Request<'_>]) -> usize {
 mod tests {
     use super::*;
     use crate::hardware::FileDeviceOptions;
+    use std::io::{IoSlice, IoSliceMut};
 
     #[test]
     fn writes_to_one_zone_are_not_in_flight_together() {

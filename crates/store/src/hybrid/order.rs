@@ -104,7 +104,7 @@ impl OrderedDevice {
         let outcome = match self.piece_bytes.filter(|_| users_read) {
             Some(piece_bytes) => {
                 let mut is_first = true;
-                execute_in_pieces(requests, piece_bytes, self.inner.geometry(), |piece| {
+                execute_in_pieces(requests, piece_bytes, &*self.inner, |piece| {
                     if !std::mem::take(&mut is_first) {
                         self.end();
                         self.begin();

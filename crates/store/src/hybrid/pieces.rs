@@ -1,24 +1,22 @@
 //! Large requests in pieces, so that others come in between.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::ops::Range;
-use varve_media::{Geometry, MediaError, Request, Transfer};
+use varve_media::{BlockDevice, MediaError, Request, Transfer, check_request};
 
-/// Does the requests one after the other, those that are longer than `piece_bytes` (whole sectors) in pieces: `execute` gets each. A
-/// request of which a piece fails goes on no further. What the device would refuse as a whole it gets as a whole. Writes are
-/// on the medium when their turn ends: what a device has only taken it would write while others want it.
+/// Executes the requests for `device` one after the other; requests longer than `piece_bytes` (whole sectors) in pieces.
+/// `execute` gets each piece. A request stops at the first piece that fails. A request that the device would refuse is not divided.
+/// Writes are durable when their turn ends: a device would write back its cache while other requests want it.
 ///
 /// # Errors
-/// The first in the order of the requests; each request says its own.
+/// The first error in the order of the requests; each request has its own outcome.
 pub(super) fn execute_in_pieces(
     requests: &mut [Request<'_>],
     piece_bytes: u64,
-    geometry: &Geometry,
+    device: &dyn BlockDevice,
     mut execute: impl FnMut(&mut Request<'_>) -> Result<(), MediaError>,
 ) -> Result<(), MediaError> {
     let mut first = Ok(());
     for request in requests {
-        let outcome = in_pieces(request, piece_bytes, geometry, &mut execute);
+        let outcome = in_pieces(request, piece_bytes, device, &mut execute);
         request.outcome = outcome.clone();
         first = first.and(outcome);
     }
@@ -28,63 +26,27 @@ pub(super) fn execute_in_pieces(
 fn in_pieces(
     request: &mut Request<'_>,
     piece_bytes: u64,
-    geometry: &Geometry,
+    device: &dyn BlockDevice,
     execute: &mut impl FnMut(&mut Request<'_>) -> Result<(), MediaError>,
 ) -> Result<(), MediaError> {
-    let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
-    let sector_bytes = u64::from(geometry.sector_bytes);
-    let is_possible = offset_bytes.checked_add(length_bytes).is_some_and(|end| end <= geometry.capacity_bytes)
-        && offset_bytes.is_multiple_of(sector_bytes)
-        && length_bytes.is_multiple_of(sector_bytes);
+    let length_bytes = request.length_bytes();
     if let Transfer::Write { durable, .. } = &mut request.transfer {
         *durable = true;
     }
-    if length_bytes <= piece_bytes || !is_possible {
+    let is_transfer = !matches!(request.transfer, Transfer::Discard { .. });
+    if length_bytes <= piece_bytes || !is_transfer || check_request(device, request).is_err() {
         return execute(request);
     }
-    let pieces = || (0..length_bytes).step_by(piece_bytes as usize).map(|at| at..(at + piece_bytes).min(length_bytes));
-    match &mut request.transfer {
-        Transfer::Read { data, protection: None } => pieces().try_for_each(|piece| {
-            let mut parts: Vec<IoSliceMut<'_>> = Vec::with_capacity(data.len());
-            let mut begin = 0;
-            for slice in data.iter_mut() {
-                let overlap = overlap(begin, slice.len(), &piece);
-                begin += slice.len() as u64;
-                if !overlap.is_empty() {
-                    parts.push(IoSliceMut::new(&mut slice[overlap]));
-                }
-            }
-            execute(&mut Request::read(offset_bytes + piece.start, &mut parts))
-        }),
-        Transfer::Write { data, protection: None, durable: _ } => pieces().try_for_each(|piece| {
-            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(data.len());
-            let mut begin = 0;
-            for slice in data.iter() {
-                let overlap = overlap(begin, slice.len(), &piece);
-                begin += slice.len() as u64;
-                if !overlap.is_empty() {
-                    parts.push(IoSlice::new(&slice[overlap]));
-                }
-            }
-            let transfer = Transfer::Write { data: &parts, protection: None, durable: true };
-            execute(&mut Request { offset_bytes: offset_bytes + piece.start, transfer, outcome: Ok(()) })
-        }),
-        Transfer::Read { .. } | Transfer::Write { .. } | Transfer::Discard { .. } => execute(request),
-    }
-}
-
-/// What of a buffer, which begins so many bytes into a request, a piece of that covers.
-fn overlap(begin: u64, length: usize, piece: &Range<u64>) -> Range<usize> {
-    let from = piece.start.saturating_sub(begin).min(length as u64) as usize;
-    let to = piece.end.saturating_sub(begin).min(length as u64) as usize;
-    from..to
+    let pieces = (0..length_bytes).step_by(piece_bytes as usize).map(|_| piece_bytes);
+    request.divide(device, pieces)?.iter_mut().try_for_each(|piece| execute(&mut piece.request_in_place()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{IoSlice, IoSliceMut};
     use varve_env::{Env, Random};
-    use varve_media::{BlockDevice, BlockDeviceExt, Device, Emulated, IoContext};
+    use varve_media::{BlockDeviceExt, Device, Emulated, IoContext};
 
     /// In pieces of any size and buffers of any, the bytes are those of the request as a whole, and no piece is too long.
     #[test]
@@ -103,7 +65,7 @@ mod tests {
             let mut sizes = Vec::new();
             let (head, tail) = whole.split_at(cut(&mut random));
             let parts = [IoSlice::new(head), IoSlice::new(&[]), IoSlice::new(tail)];
-            execute_in_pieces(&mut [Request::write(at, &parts)], piece_bytes, device.geometry(), |piece| {
+            execute_in_pieces(&mut [Request::write(at, &parts)], piece_bytes, device, |piece| {
                 sizes.push(piece.length_bytes());
                 device.execute(std::slice::from_mut(piece), &context)
             })
@@ -116,7 +78,7 @@ mod tests {
             let cut = cut(&mut random);
             let (head, tail) = found.split_at_mut(cut);
             let mut parts = [IoSliceMut::new(head), IoSliceMut::new(tail)];
-            execute_in_pieces(&mut [Request::read(at, &mut parts)], piece_bytes, device.geometry(), |piece| {
+            execute_in_pieces(&mut [Request::read(at, &mut parts)], piece_bytes, device, |piece| {
                 device.execute(std::slice::from_mut(piece), &context)
             })
             .unwrap();
@@ -135,7 +97,7 @@ mod tests {
         let mut requests =
             [Request::write(0, &one), Request::write((1 << 20) - 1024, &beyond), Request::write(8192, &other)];
         let mut count = 0;
-        let outcome = execute_in_pieces(&mut requests, 1024, block.geometry(), |piece| {
+        let outcome = execute_in_pieces(&mut requests, 1024, &**block, |piece| {
             count += 1;
             if count == 2 {
                 let refused = MediaError::Rule {

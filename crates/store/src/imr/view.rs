@@ -1,12 +1,11 @@
 //! Parts of a disk as devices of their own.
 
-use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use varve_env::Env;
 use varve_media::{
-    AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Operation, Request,
-    SyncOrder, TrackGeometry, TrackId, Transfer,
+    AlignedBuffer, BlockDevice, Capabilities, Counters, Device, Geometry, IoContext, MediaError, Request, SyncOrder,
+    TrackGeometry, TrackId, check_request,
 };
 
 /// A disk that several users write to and sync.
@@ -69,98 +68,24 @@ impl DevicePart {
         (tracks.start_bytes(top_track(top)) + within, tracks.top_track_bytes - within)
     }
 
-    fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
-        let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes());
-        let operation = match request.transfer {
-            Transfer::Read { .. } => Operation::Read,
-            Transfer::Write { .. } => Operation::Write,
-            Transfer::Discard { .. } => Operation::Discard,
-        };
-        let (device, capacity_bytes) = (self.name().to_owned(), self.geometry.capacity_bytes);
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(MediaError::OutOfRange { device, operation, offset_bytes, length_bytes, capacity_bytes });
-        }
-        let required_bytes = u64::from(self.geometry.sector_bytes);
-        if !offset_bytes.is_multiple_of(required_bytes) || !length_bytes.is_multiple_of(required_bytes) {
-            return Err(MediaError::Misaligned { device, operation, offset_bytes, length_bytes, required_bytes });
-        }
-        let carries_protection = match &request.transfer {
-            Transfer::Read { protection, .. } => protection.is_some(),
-            Transfer::Write { protection, .. } => protection.is_some(),
-            Transfer::Discard { .. } => false,
-        };
-        if carries_protection {
-            let rule = "protection information is not kept here".to_owned();
-            return Err(MediaError::Rule { device, operation, offset_bytes, rule });
-        }
-        Ok(())
-    }
-
     fn is_whole(&self, request: &Request<'_>) -> bool {
-        self.check(request).is_ok() && request.length_bytes() <= self.locate(request.offset_bytes).1
+        check_request(self, request).is_ok() && request.length_bytes() <= self.locate(request.offset_bytes).1
     }
 
     fn execute_in_pieces(&self, request: &mut Request<'_>, context: &IoContext) -> Result<(), MediaError> {
-        self.check(request)?;
-        let length = request.length_bytes();
-        let mut pieces: Vec<(u64, usize)> = Vec::new();
-        let mut done = 0;
-        while done < length {
-            let (at, contiguous) = self.locate(request.offset_bytes + done);
-            let piece = contiguous.min(length - done);
-            pieces.push((at, piece as usize));
-            done += piece;
+        check_request(self, request)?;
+        let length_bytes = request.length_bytes();
+        let (mut places, mut lengths, mut done_bytes) = (Vec::new(), Vec::new(), 0);
+        while done_bytes < length_bytes {
+            let (at, contiguous_bytes) = self.locate(request.offset_bytes + done_bytes);
+            let piece_bytes = contiguous_bytes.min(length_bytes - done_bytes);
+            places.push(at);
+            lengths.push(piece_bytes);
+            done_bytes += piece_bytes;
         }
-        match &mut request.transfer {
-            Transfer::Read { data, .. } => {
-                let mut whole = self.disk.buffer(length as usize);
-                let mut rest = &mut whole[..];
-                let mut slices: Vec<[IoSliceMut<'_>; 1]> = Vec::new();
-                for &(_, piece) in &pieces {
-                    let (head, tail) = rest.split_at_mut(piece);
-                    slices.push([IoSliceMut::new(head)]);
-                    rest = tail;
-                }
-                let mut requests: Vec<Request<'_>> =
-                    pieces.iter().zip(&mut slices).map(|(&(at, _), slices)| Request::read(at, slices)).collect();
-                self.disk.block.execute(&mut requests, context)?;
-                let mut rest = &whole[..];
-                for slice in data.iter_mut() {
-                    let (head, tail) = rest.split_at(slice.len());
-                    slice.copy_from_slice(head);
-                    rest = tail;
-                }
-                Ok(())
-            }
-            Transfer::Write { data, durable, .. } => {
-                let mut whole = self.disk.buffer(length as usize);
-                let mut at = 0;
-                for slice in data.iter() {
-                    whole[at..at + slice.len()].copy_from_slice(slice);
-                    at += slice.len();
-                }
-                let mut rest = &whole[..];
-                let mut slices: Vec<[IoSlice<'_>; 1]> = Vec::new();
-                for &(_, piece) in &pieces {
-                    let (head, tail) = rest.split_at(piece);
-                    slices.push([IoSlice::new(head)]);
-                    rest = tail;
-                }
-                let mut requests: Vec<Request<'_>> =
-                    pieces.iter().zip(&slices).map(|(&(at, _), slices)| Request::write(at, slices)).collect();
-                for request in &mut requests {
-                    if let Transfer::Write { durable: flag, .. } = &mut request.transfer {
-                        *flag = *durable;
-                    }
-                }
-                self.disk.block.execute(&mut requests, context)
-            }
-            Transfer::Discard { .. } => {
-                let mut requests: Vec<Request<'_>> =
-                    pieces.iter().map(|&(at, piece)| Request::discard(at, piece as u64)).collect();
-                self.disk.block.execute(&mut requests, context)
-            }
-        }
+        let mut parts = request.divide(self, lengths)?;
+        let mut requests: Vec<Request<'_>> = parts.iter_mut().zip(places).map(|(part, at)| part.request(at)).collect();
+        self.disk.block.execute(&mut requests, context)
     }
 }
 
