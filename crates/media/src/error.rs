@@ -1,5 +1,6 @@
 //! What can go wrong on a medium.
 
+use crate::protection::ProtectionTag;
 use crate::zones::{ZoneId, ZoneRefusal};
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ pub enum MediaErrorKind {
     Damaged,
     /// Bytes that describe the medium are of a version that is not known here.
     OtherVersion,
-    /// Protection information does not fit the data.
+    /// Protection information and data disagree.
     Protection,
     /// Anything else the device or the operating system reported.
     Io,
@@ -129,9 +130,17 @@ pub enum MediaError {
     Locked { device: String, name: String },
     /// Protection information and data disagree.
     #[error(
-        "{device}: protection information mismatch at offset {offset_bytes}: expected {expected:#x}, found {found:#x}"
+        "{device}: {operation} at offset {offset_bytes}: {tag} is {found:#x}, expected {expected:#x}; repeat the request, then \
+         restore the data from elsewhere and rewrite it"
     )]
-    Protection { device: String, offset_bytes: u64, expected: u64, found: u64 },
+    Protection {
+        device: String,
+        operation: Operation,
+        offset_bytes: u64,
+        tag: ProtectionTag,
+        expected: u32,
+        found: u32,
+    },
     /// The operating system or the device said no.
     #[error("{device}: {operation} at offset {offset_bytes} failed: {error}")]
     Io { device: String, operation: Operation, offset_bytes: u64, error: Arc<std::io::Error> },

@@ -26,6 +26,7 @@ mod marks;
 mod place;
 pub mod presets;
 pub mod probe;
+mod protection;
 mod ranges;
 mod request;
 mod sparse;
@@ -63,7 +64,8 @@ pub use marks::{
     WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
 };
 pub use place::{FileMode, MadePlace, check_image_path};
-pub use request::{ProtectionFormat, Request, RequestPart, Transfer, check_request};
+pub use protection::{GuardKind, ProtectionFormat, ProtectionMismatch, ProtectionTag, ProtectionTuple, ProtectionType};
+pub use request::{Request, RequestPart, Transfer, check_request};
 pub use sync_order::SyncOrder;
 pub use tracks::{DestroyedData, TrackControl, TrackDescription, TrackGeometry, TrackId, TrackTier};
 pub use zeros::is_zero;

@@ -6,19 +6,8 @@ pub use divide::RequestPart;
 
 use crate::device::{BlockDevice, Geometry};
 use crate::error::{MediaError, Operation};
+use crate::protection::{ProtectionFormat, ProtectionTuple};
 use std::io::{IoSlice, IoSliceMut};
-
-/// Format of the protection information a device keeps beside each sector.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProtectionFormat {
-    /// T10 protection type: 1, 2 or 3 (SBC-4, clause 4.21).
-    pub protection_type: u8,
-    /// Data bytes one 8-byte tuple protects.
-    pub interval_bytes: u32,
-}
-
-/// Bytes of one tuple of protection information.
-pub(crate) const TUPLE_BYTES: u64 = 8;
 
 /// What moves, and which way.
 #[derive(Debug)]
@@ -130,11 +119,12 @@ pub(crate) fn check_tuples(
         return refusal("the device keeps no protection information; send the request without it".to_owned());
     };
     let (length_bytes, interval_bytes) = (request.length_bytes(), u64::from(format.interval_bytes.max(1)));
-    let intervals = length_bytes / interval_bytes;
-    if !length_bytes.is_multiple_of(interval_bytes) || intervals.checked_mul(TUPLE_BYTES) != Some(tuples) {
+    let needed_bytes = format.tuples_bytes(length_bytes);
+    if !length_bytes.is_multiple_of(interval_bytes) || needed_bytes != tuples {
+        let tuple_bytes = ProtectionTuple::BYTES;
         return refusal(format!(
-            "{tuples} bytes of protection information do not fit {length_bytes} bytes of data: {TUPLE_BYTES} are needed for \
-             every {interval_bytes}"
+            "{tuples} bytes of protection information do not fit {length_bytes} bytes of data: every {interval_bytes} bytes need \
+             {tuple_bytes}"
         ));
     }
     Ok(Some(interval_bytes))

@@ -1,8 +1,9 @@
 //! Requests divided into parts.
 
-use super::{Request, TUPLE_BYTES, Transfer, check_tuples};
+use super::{Request, Transfer, check_tuples};
 use crate::device::BlockDevice;
 use crate::error::MediaError;
+use crate::protection::ProtectionTuple;
 use std::io::{IoSlice, IoSliceMut};
 
 /// A part of a request: its share of the buffers and of the protection information. See [`Request::divide`].
@@ -162,7 +163,7 @@ impl<'a> Rest<'a> {
 
 /// Bytes of the tuples of so much data; both were checked, so they fit the buffer.
 fn tuples_bytes(length_bytes: u64, interval_bytes: u64) -> usize {
-    (length_bytes / interval_bytes * TUPLE_BYTES) as usize
+    (length_bytes / interval_bytes) as usize * ProtectionTuple::BYTES
 }
 
 #[cfg(test)]
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use crate::context::IoContext;
     use crate::device::{Capabilities, Counters, Geometry};
-    use crate::request::ProtectionFormat;
+    use crate::protection::{GuardKind, ProtectionFormat, ProtectionType};
     use varve_env::Random;
 
     /// A device that only describes itself.
@@ -178,8 +179,11 @@ mod tests {
 
     impl Described {
         fn with_intervals_of(interval_bytes: Option<u32>) -> Self {
-            let protection =
-                interval_bytes.map(|interval_bytes| ProtectionFormat { protection_type: 1, interval_bytes });
+            let protection = interval_bytes.map(|interval_bytes| ProtectionFormat {
+                protection_type: ProtectionType::Type1,
+                guard: GuardKind::Crc,
+                interval_bytes,
+            });
             let geometry = Geometry { capacity_bytes: 1 << 30, sector_bytes: 512, physical_sector_bytes: 4096 };
             Described(Capabilities { protection, ..Capabilities::of_blocks() }, geometry)
         }
