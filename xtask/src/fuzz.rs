@@ -28,6 +28,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "media_cache_record",
     "relocation_journal",
     "write_buffer",
+    "array_member",
     "band_table",
     "log_frame",
     "scsi_responses",

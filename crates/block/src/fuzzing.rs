@@ -10,3 +10,9 @@ pub fn relocation_journal(data: &[u8]) {
 pub fn write_buffer(data: &[u8]) {
     crate::buffer::fuzz_record(data);
 }
+
+/// Decodes a superblock of a member of an array and a page of its intent map, as they are and with the magics and checksums
+/// that random bytes do not have; what is taken must fit what it says.
+pub fn array_member(data: &[u8]) {
+    crate::raid::fuzz(data);
+}

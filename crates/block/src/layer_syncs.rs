@@ -1,6 +1,7 @@
 //! Layers over devices of which one sync fails late.
 
 use crate::buffer::{BufferOpening, BufferParameters, EvictionAhead, WriteBuffer};
+use crate::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, RaidLevel};
 use crate::relocation::{Formatting, RelocatingDevice, RelocationParameters};
 use std::sync::Arc;
 use varve_env::Env;
@@ -43,6 +44,18 @@ fn buffer(env: &Env, disk: &Device, fast: &Device) -> Result<(Device, WriteBuffe
     WriteBuffer::open(env, disk, fast, parameters, BufferOpening::default(), None).map_err(|error| error.to_string())
 }
 
+/// An array of four members. The member whose sync failed is older than the others, and is left out.
+fn array(env: &Env, members: &[Device]) -> Result<(Device, Array), String> {
+    let parameters = ArrayParameters { name: "array".to_owned(), level: RaidLevel::Raid5, chunk_bytes: Some(8 << 10) };
+    let mut given: Vec<Option<Device>> = members.iter().cloned().map(Some).collect();
+    loop {
+        match Array::open(env, &given, &parameters, &ArrayOpening::default()) {
+            Err(ArrayError::Stale { slot, .. }) if given.iter().all(Option::is_some) => given[slot] = None,
+            opened => return opened.map_err(|error| error.to_string()),
+        }
+    }
+}
+
 /// Three places in each of six zones, out of order.
 fn places() -> Vec<u64> {
     (0..6).flat_map(|zone| [8192, 16384, 4096].map(|at| zone * ZONE + at)).collect()
@@ -64,7 +77,16 @@ fn subjects() -> Vec<LayerSubject> {
         let (device, handle) = buffer(env, &relocated, &devices[1])?;
         Ok((device, Box::new((handle, below))))
     };
+    let members = |env: &Env| -> Vec<Device> {
+        let member = |name| Device::of_blocks(Arc::new(Emulated::immediate(env, name, 1 << 20)));
+        ["a", "b", "c", "d"].map(member).into()
+    };
+    let protected = |env: &Env, devices: &[Device]| -> Result<OpenedLayer, String> {
+        let (device, handle) = array(env, devices)?;
+        Ok((device, Box::new(handle)))
+    };
     vec![
+        LayerSubject { name: "array", devices: Arc::new(members), open: Arc::new(protected), places: places() },
         LayerSubject {
             name: "relocation",
             devices: Arc::new(move |env| vec![disk(env)]),

@@ -7,5 +7,6 @@ pub mod idler;
 mod journal;
 #[cfg(test)]
 mod layer_syncs;
+pub mod raid;
 pub mod relocation;
 mod wire;

@@ -60,8 +60,8 @@ pub use layer::{
     PersistencePoint, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
 pub use marks::{
-    LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1, RELOCATION_UNIT_BYTES,
-    WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
+    ARRAY_MEMBER_MARK, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1,
+    RELOCATION_UNIT_BYTES, WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
 };
 pub use place::{FileMode, MadePlace, check_image_path};
 pub use protection::{GuardKind, ProtectionFormat, ProtectionMismatch, ProtectionTag, ProtectionTuple, ProtectionType};

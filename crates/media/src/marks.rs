@@ -25,3 +25,6 @@ pub const RELOCATION_UNIT_BYTES: u64 = 4096;
 
 /// First bytes of the journal of relocation in version 1, in the same two zones.
 pub const RELOCATION_MARK_VERSION_1: &[u8; 8] = b"VARVEMAP";
+
+/// First bytes of the superblock of a member of an array, at the start of the member and 4 KiB behind it.
+pub const ARRAY_MEMBER_MARK: &[u8; 8] = b"VARVERAI";

@@ -24,6 +24,8 @@ pub use error::BufferError;
 pub use opening::BufferOpening;
 pub(crate) use record::fuzz as fuzz_record;
 
+pub(crate) use transfer::{gather, scatter};
+
 pub use parameters::{BufferParameters, BufferStatistics, EvictionAhead, EvictionOrder};
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn outcomes(requests: Vec<Request<'_>>, result: Result<(), MediaError>) -> Vec<R
 }
 
 /// Copies `data` into the buffers of a read, from `at` on.
-pub(super) fn scatter(request: &mut Request<'_>, at: u64, data: &[u8]) {
+pub(crate) fn scatter(request: &mut Request<'_>, at: u64, data: &[u8]) {
     let Transfer::Read { data: slices, .. } = &mut request.transfer else { return };
     let (mut skip, mut rest) = (at as usize, data);
     for slice in slices.iter_mut() {
@@ -76,7 +76,7 @@ pub(super) fn scatter(request: &mut Request<'_>, at: u64, data: &[u8]) {
 }
 
 /// Copies out of the buffers of a write, from `at` on.
-pub(super) fn gather(request: &Request<'_>, at: u64, into: &mut [u8]) {
+pub(crate) fn gather(request: &Request<'_>, at: u64, into: &mut [u8]) {
     let Transfer::Write { data: slices, .. } = &request.transfer else { return };
     let (mut skip, mut done) = (at as usize, 0);
     for slice in slices.iter() {

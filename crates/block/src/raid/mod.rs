@@ -1,0 +1,41 @@
+//! Arrays: one device of several, with redundancy (Zhang, chapter 5, without protection information).
+//!
+//! [`Array`] makes one device of its members. Where bytes lie is in `geometry`, which I/Os a request needs in `plan`,
+//! what new parity and lost data are in `stripe` and `parity`, which array the members are in `assembly`: all of them
+//! pure. `device` does what the plans say, with one actor per member (`member`) and a lock per stripe (`locks`).
+//! `superblock` and `intent` are what members hold besides data, `membership` writes it, `maintenance` resyncs, rebuilds
+//! and scrubs.
+//!
+//! A power cut may leave a stripe whose parity does not fit its data. With all members there its data are what each
+//! member has, and a resync makes the parity fit. With a member missing, data of that member in such a stripe may be
+//! wrong (the write hole); opening refuses that. A journal of stripes would go between `device` and its writes.
+
+mod assembly;
+mod device;
+mod error;
+mod geometry;
+mod intent;
+mod locks;
+mod maintenance;
+mod member;
+mod membership;
+mod opening;
+mod parity;
+mod plan;
+mod stripe;
+mod superblock;
+
+pub use device::{ArrayStatistics, MemberState};
+pub use error::ArrayError;
+pub use geometry::{MEMBERS_MAX, RaidLevel};
+pub use maintenance::ScrubReport;
+pub use opening::{Array, ArrayOpening, ArrayParameters, DEFAULT_CHUNK_BYTES};
+
+/// Decodes any bytes as a superblock and as a page of the intent map.
+pub(crate) fn fuzz(data: &[u8]) {
+    superblock::fuzz(data);
+    intent::fuzz(data);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! How an array is made and opened.
+
+use super::assembly::{Assembly, Given, MemberFound, assemble, inspect};
+use super::device::{ArrayDevice, ArrayStatistics, Front, MemberState, Shared, Slot};
+use super::error::{ArrayError, name_of};
+use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
+use super::intent::{FoundPage, IntentMap, IntentPage, newest, region_stripes};
+use super::maintenance::ScrubReport;
+use super::member::Member;
+use super::membership::{write_page, write_superblocks};
+use super::superblock::{CHUNK_BYTES_MAX, INTENT_PAGES, Superblock, UNIT_BYTES};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use varve_env::{Env, Mutex};
+use varve_media::{
+    AlignedBuffer, BlockDeviceExt, Capabilities, Device, Geometry, IoClass, IoContext, MediaError, MediaErrorKind,
+    NominalPerformance, Operation,
+};
+
+/// Size of a chunk unless another one is named, in bytes: a flush or compaction covers whole stripes.
+pub const DEFAULT_CHUNK_BYTES: u64 = 64 << 10;
+/// Offset of the data on small and on other members, in bytes. A store on the array has a superblock 64 KiB behind its
+/// first, and must not be found at that place of a member. The gap is for later versions.
+pub(super) const DATA_OFFSETS: [u64; 2] = [128 << 10, 1 << 20];
+/// Members from this size on have the larger offset, in bytes.
+const LARGE_MEMBER_BYTES: u64 = 1 << 30;
+
+/// What an array is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayParameters {
+    /// Name for messages.
+    pub name: String,
+    /// Level. An array of another one is refused.
+    pub level: RaidLevel,
+    /// Size of a chunk in bytes, a multiple of 4096; `None` is [`DEFAULT_CHUNK_BYTES`] for a new array, and whatever an
+    /// existing one has.
+    pub chunk_bytes: Option<u64>,
+}
+
+/// What opening may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayOpening {
+    /// Make an array of members that are all blank.
+    pub create: bool,
+    /// Make an array whatever the members hold. Everything on them is lost. Its redundancy is then resynced.
+    pub format: bool,
+    /// Places in the list of members whose devices are blank, stale or damaged: each is rebuilt as a member that is missing.
+    pub replace: Vec<usize>,
+    /// Open an array that was not closed although members are missing: data of a missing member, in stripes that were
+    /// being written, may be wrong.
+    pub accepts_unsynced: bool,
+    /// Write nothing to the members: no marks, no resync, no rebuild. Writes to the array are refused.
+    pub is_read_only: bool,
+}
+
+impl Default for ArrayOpening {
+    /// Made on blank members, and nothing is lost.
+    fn default() -> Self {
+        ArrayOpening { create: true, format: false, replace: Vec::new(), accepts_unsynced: false, is_read_only: false }
+    }
+}
+
+/// An open array. A clone is another handle; the array ends with the last handle, the device among them.
+///
+/// *Visibility and order* are those of [`varve_media::BlockDevice`]: writes to one stripe are done one after the other.
+/// *Durability*: a sync is one of every member. *Failure*: a member whose write or sync failed is lost; the others record
+/// that before anything is acknowledged without it. When more members fail than the level tolerates the array stops:
+/// writes, syncs, and reads that need redundancy are refused until it is opened again. A read that fails is answered from
+/// redundancy.
+///
+/// *Power cuts*: regions that were being written are resynced when the array is opened again, while it serves. Until a
+/// region is resynced, and where a member is missing too, data of that member in stripes that were being written may be
+/// wrong: opening refuses that unless asked to accept it.
+///
+/// Any thread may use it. Memory: buffers of the requests in flight, and some bytes for each marked region.
+#[derive(Clone)]
+pub struct Array {
+    front: Arc<Front>,
+}
+
+fn unsuitable(device: &Device, expected: impl Into<String>, found: impl Into<String>) -> ArrayError {
+    let device = device.block.name().to_owned();
+    ArrayError::Unsuitable { device, expected: expected.into(), found: found.into() }
+}
+
+/// Refuses devices that cannot be members.
+fn check_member(device: &Device) -> Result<(), ArrayError> {
+    let (geometry, capabilities) = (device.block.geometry(), device.block.capabilities());
+    if capabilities.protection.is_some() {
+        return Err(unsuitable(device, "blocks without protection information", "some"));
+    }
+    if capabilities.zones.is_some() || capabilities.tracks.is_some() {
+        return Err(unsuitable(device, "sectors that can be written at any time", "zones or tracks"));
+    }
+    let sector = u64::from(geometry.sector_bytes);
+    if !geometry.sector_bytes.is_power_of_two() || sector > UNIT_BYTES {
+        return Err(unsuitable(device, "sectors of at most 4096 bytes", format!("{sector} bytes")));
+    }
+    if u64::from(geometry.physical_sector_bytes) > UNIT_BYTES {
+        let found = format!("{} bytes", geometry.physical_sector_bytes);
+        return Err(unsuitable(device, "physical sectors of at most 4096 bytes", found));
+    }
+    Ok(())
+}
+
+/// Sizes and properties of an array of these members.
+fn describe(geometry: &ArrayGeometry, sector_bytes: u32, members: &[&Device]) -> (Geometry, Capabilities) {
+    let blocks = || members.iter().map(|member| &member.block);
+    let physical = blocks().map(|block| block.geometry().physical_sector_bytes).max().unwrap_or(sector_bytes);
+    let sizes = Geometry {
+        capacity_bytes: geometry.capacity_bytes(),
+        sector_bytes,
+        physical_sector_bytes: physical.max(sector_bytes),
+    };
+    let all = |is: fn(&Capabilities) -> bool| blocks().all(|block| is(block.capabilities()));
+    let nominal = blocks().map(|block| block.capabilities().nominal).collect::<Option<Vec<_>>>();
+    let data = geometry.data_columns() as u64;
+    let nominal = nominal.filter(|nominal| !nominal.is_empty()).map(|nominal| {
+        let least = |of: fn(&NominalPerformance) -> u64| nominal.iter().map(of).min().unwrap_or(0);
+        NominalPerformance {
+            sequential_read_bytes_per_second: least(|of| of.sequential_read_bytes_per_second).saturating_mul(data),
+            sequential_write_bytes_per_second: least(|of| of.sequential_write_bytes_per_second).saturating_mul(data),
+            random_reads_per_second: nominal.iter().map(|of| of.random_reads_per_second).sum(),
+        }
+    });
+    let capabilities = Capabilities {
+        rotational: !all(|of| !of.rotational),
+        volatile_cache: !all(|of| !of.volatile_cache),
+        forced_unit_access: all(|of| of.forced_unit_access),
+        discard: all(|of| of.discard),
+        queue_depth: blocks().map(|block| block.capabilities().queue_depth).fold(0, u32::saturating_add).max(1),
+        nominal,
+        seek: blocks().find_map(|block| block.capabilities().seek),
+        ..Capabilities::of_blocks()
+    };
+    (sizes, capabilities)
+}
+
+/// The superblock of a new array of members of `member_bytes`, in slot 0.
+fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superblock, ArrayError> {
+    let chunk_bytes = parameters.chunk_bytes.unwrap_or(DEFAULT_CHUNK_BYTES);
+    let first = members.first().map_or(0, |member| member.block.geometry().capacity_bytes);
+    for member in members {
+        let found_bytes = member.block.geometry().capacity_bytes;
+        if found_bytes != first {
+            let device = member.block.name().to_owned();
+            return Err(ArrayError::OtherSize { device, expected_bytes: first, found_bytes });
+        }
+    }
+    if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(UNIT_BYTES) || chunk_bytes > CHUNK_BYTES_MAX {
+        let expected = format!("a multiple of 4096 bytes, at most {CHUNK_BYTES_MAX}");
+        return Err(ArrayError::Chunk { expected, found: chunk_bytes });
+    }
+    let data_offset = DATA_OFFSETS[usize::from(first >= LARGE_MEMBER_BYTES)];
+    let stripes = first.saturating_sub(data_offset) / chunk_bytes;
+    let sector_bytes = members.iter().map(|member| member.block.geometry().sector_bytes).max().unwrap_or(512).max(512);
+    let geometry = ArrayGeometry { level: parameters.level, members: members.len(), chunk_bytes, stripes };
+    let superblock = Superblock {
+        identity: [0; 16],
+        generation: 0,
+        in_use: u64::MAX >> (MEMBERS_MAX - members.len()),
+        rebuilding: 0,
+        member_bytes: first,
+        data_offset,
+        region_stripes: region_stripes(stripes, chunk_bytes),
+        slot: 0,
+        sector_bytes,
+        is_made: false,
+        geometry,
+    };
+    superblock.check().map_err(|flaw| match members.first() {
+        Some(member) => unsuitable(member, format!("{} ({})", flaw.expected, flaw.what), flaw.found),
+        None => ArrayError::damaged(&parameters.name, flaw),
+    })?;
+    Ok(superblock)
+}
+
+impl Array {
+    /// Opens the array of these members, or makes it. `None` stands for a member that is missing. Members may be in any order.
+    ///
+    /// Returns the array as a device, and a handle. Reads 16 KiB of each member, and 3 MiB and 64 places of blank ones.
+    ///
+    /// # Errors
+    /// [`ArrayError`]; nothing was written unless it is [`ArrayError::Media`].
+    pub fn open(
+        env: &Env,
+        members: &[Option<Device>],
+        parameters: &ArrayParameters,
+        opening: &ArrayOpening,
+    ) -> Result<(Device, Array), ArrayError> {
+        let level = parameters.level;
+        if !(level.members_min()..=MEMBERS_MAX).contains(&members.len()) {
+            let expected = format!("{} to {MEMBERS_MAX}", level.members_min());
+            return Err(ArrayError::MemberCount { level, expected, found: members.len() });
+        }
+        members.iter().flatten().try_for_each(check_member)?;
+        let context = IoContext::of(IoClass::Metadata);
+        let given = members
+            .iter()
+            .map(|member| member.as_ref().map(|device| inspect(device, &context)).transpose())
+            .collect::<Result<Vec<Option<Given>>, MediaError>>()?;
+        match assemble(&given, parameters, opening)? {
+            Assembly::Create => Array::make(env, members, &given, parameters, opening, &context),
+            Assembly::Open { superblock, places, needs_record } => {
+                let devices: Vec<Option<&Device>> =
+                    places.iter().map(|place| place.and_then(|place| members[place].as_ref())).collect();
+                let pages = Array::read_intents(&superblock, &devices, &context)?;
+                let lost = (0..devices.len())
+                    .filter(|slot| !superblock.is_in_use(*slot) || superblock.is_rebuilding(*slot))
+                    .count();
+                let has_parity = level.parity_columns() > 0;
+                if has_parity && lost > 0 && !pages.marked.is_empty() && !opening.accepts_unsynced {
+                    return Err(ArrayError::Unsynced {
+                        array: name_of(&superblock.identity),
+                        missing: lost,
+                        regions: pages.marked.len(),
+                        region_bytes: superblock.region_stripes.saturating_mul(superblock.geometry.stripe_bytes()),
+                    });
+                }
+                Array::start(env, &devices, parameters, superblock, pages, (needs_record, opening.is_read_only))
+            }
+        }
+    }
+
+    /// Makes an array. Until the last step its members are those of an array that is being made, which is made again.
+    fn make(
+        env: &Env,
+        members: &[Option<Device>],
+        given: &[Option<Given>],
+        parameters: &ArrayParameters,
+        opening: &ArrayOpening,
+        context: &IoContext,
+    ) -> Result<(Device, Array), ArrayError> {
+        let devices: Vec<&Device> = members.iter().flatten().collect();
+        let mut superblock = layout(parameters, &devices)?;
+        // Another identity than those that are there, in a simulation too.
+        let before: Vec<String> = given
+            .iter()
+            .flatten()
+            .map(|given| match &given.found {
+                MemberFound::Member(superblock) => name_of(&superblock.identity),
+                _ => String::new(),
+            })
+            .collect();
+        let stream = format!("identity of an array {} {}", parameters.name, before.join(" "));
+        env.random(&stream).fill_bytes(&mut superblock.identity);
+        let has_redundancy = parameters.level != RaidLevel::Raid0;
+        let is_blank = given.iter().flatten().all(|given| matches!(given.found, MemberFound::Blank)) && !opening.format;
+        let regions = if has_redundancy && !is_blank { superblock.regions() } else { 0 };
+        let page = IntentPage { update: 2, marked: (0..regions).collect() };
+        if !opening.is_read_only {
+            let handles: Vec<Option<Arc<Member>>> =
+                devices.iter().map(|device| Some(Member::new(env, device))).collect();
+            let mut failed = write_superblocks(env, &handles, &superblock, context);
+            for update in [1, 2] {
+                if failed.is_empty() {
+                    let page = IntentPage { update, ..page.clone() };
+                    failed = write_page(env, &handles, (&superblock, &page), context);
+                }
+            }
+            (superblock.generation, superblock.is_made) = (1, true);
+            if failed.is_empty() {
+                failed = write_superblocks(env, &handles, &superblock, context);
+            }
+            handles.iter().flatten().for_each(|member| member.end());
+            if let Some((_, error)) = failed.into_iter().next() {
+                return Err(error.into());
+            }
+        }
+        (superblock.generation, superblock.is_made) = (1, true);
+        let devices: Vec<Option<&Device>> = devices.into_iter().map(Some).collect();
+        Array::start(env, &devices, parameters, superblock, page, (false, opening.is_read_only))
+    }
+
+    /// The marks on all members together. Damaged pages of one member hide nothing that another one has.
+    fn read_intents(
+        superblock: &Superblock,
+        devices: &[Option<&Device>],
+        context: &IoContext,
+    ) -> Result<IntentPage, ArrayError> {
+        let regions = superblock.regions();
+        let mut all = IntentPage { update: 0, marked: BTreeSet::new() };
+        if superblock.geometry.level == RaidLevel::Raid0 {
+            return Ok(all);
+        }
+        let is_read = |slot: &usize| superblock.is_in_use(*slot) && !superblock.is_rebuilding(*slot);
+        for device in (0..devices.len()).filter(is_read).filter_map(|slot| devices[slot]) {
+            let mut pages = [FoundPage::Damaged, FoundPage::Damaged];
+            for (page, offset_bytes) in pages.iter_mut().zip(INTENT_PAGES) {
+                let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+                let mut bytes = AlignedBuffer::new(UNIT_BYTES as usize, alignment);
+                *page = match device.block.read_at(offset_bytes, &mut bytes, context) {
+                    Ok(()) => IntentPage::decode(&bytes, &superblock.identity, regions),
+                    Err(error) if error.kind() == MediaErrorKind::Unreadable => FoundPage::Damaged,
+                    Err(error) => return Err(error.into()),
+                };
+                if let FoundPage::OtherVersion(found) = page {
+                    let device = device.block.name().to_owned();
+                    return Err(ArrayError::OtherVersion { device, readable: 1, found: *found });
+                }
+            }
+            match newest(pages) {
+                Some(page) => {
+                    all.update = all.update.max(page.update);
+                    all.marked.extend(page.marked);
+                }
+                None => all.marked.extend(0..regions),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Begins to serve.
+    fn start(
+        env: &Env,
+        devices: &[Option<&Device>],
+        parameters: &ArrayParameters,
+        superblock: Superblock,
+        page: IntentPage,
+        (needs_record, is_read_only): (bool, bool),
+    ) -> Result<(Device, Array), ArrayError> {
+        let there: Vec<&Device> = devices.iter().copied().flatten().collect();
+        let described = describe(&superblock.geometry, superblock.sector_bytes, &there);
+        let slots = devices.iter().enumerate().map(|(slot, device)| {
+            let state = match (superblock.is_in_use(slot), superblock.is_rebuilding(slot)) {
+                (true, true) => MemberState::Rebuilding { done_stripes: 0 },
+                (true, false) => MemberState::InUse,
+                (false, _) => MemberState::Lost,
+            };
+            let member = device.filter(|_| state != MemberState::Lost).map(|device| Member::new(env, device));
+            Slot { member, state }
+        });
+        let slots = slots.collect();
+        let intents = IntentMap::new(page.clone());
+        let name = parameters.name.clone();
+        let shared = Shared::new(env, name, described, superblock, slots, intents, is_read_only);
+        let front = Arc::new(Front { shared: Arc::new(shared), maintenance: Mutex::new(env, "array's thread", None) });
+        let shared = &front.shared;
+        if !is_read_only {
+            if needs_record {
+                shared.record_opening(page)?;
+            }
+            if parameters.level != RaidLevel::Raid0 {
+                let shared = Arc::clone(shared);
+                *front.maintenance.lock() = Some(env.spawn("array", move || shared.maintain()));
+            }
+        }
+        let device = Device::of_blocks(Arc::new(ArrayDevice { front: Arc::clone(&front) }));
+        Ok((device, Array { front }))
+    }
+
+    /// State of each member, by slot, with the name of its device where that is there.
+    pub fn members(&self) -> Vec<(Option<String>, MemberState)> {
+        let state = self.front.shared.state.lock();
+        let name = |member: &Arc<Member>| member.device.block.name().to_owned();
+        state.slots.iter().map(|slot| (slot.member.as_ref().map(name), slot.state.clone())).collect()
+    }
+
+    /// The devices that are there, by slot.
+    pub fn devices(&self) -> Vec<Option<Device>> {
+        self.front.shared.members().into_iter().map(|member| member.map(|member| member.device.clone())).collect()
+    }
+
+    /// What the array did so far.
+    pub fn statistics(&self) -> ArrayStatistics {
+        self.front.shared.state.lock().statistics.clone()
+    }
+
+    /// Number of members that are lost or being rebuilt.
+    pub fn degraded_members(&self) -> usize {
+        let state = self.front.shared.state.lock();
+        state.slots.iter().filter(|slot| slot.state != MemberState::InUse).count()
+    }
+
+    /// Compares the redundancy of every stripe with its data, while the array serves. Reads all members once; writes
+    /// nothing.
+    pub fn scrub(&self, context: &IoContext) -> ScrubReport {
+        self.front.shared.scrub(context)
+    }
+
+    /// Takes a member out of use, as if a write to it had failed.
+    ///
+    /// # Errors
+    /// More members would be lost than the level tolerates: the array stops.
+    pub fn fail(&self, slot: usize) -> Result<(), MediaError> {
+        let shared = &self.front.shared;
+        if slot >= shared.geometry.members {
+            return Err(shared.no_such_slot(slot));
+        }
+        let reason = std::io::Error::other("it was taken out of use by hand");
+        shared.lose(vec![(slot, MediaError::io(&shared.name, Operation::Write, 0, reason))])
+    }
+
+    /// Puts a device in the place of a lost member, and rebuilds it while the array serves. What it holds is
+    /// overwritten: the caller knows that it is not needed.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unsuitable`], [`ArrayError::OtherSize`]; [`ArrayError::Media`] if the member is not lost, or a
+    /// device failed.
+    pub fn replace(&self, slot: usize, device: &Device) -> Result<(), ArrayError> {
+        let shared = &self.front.shared;
+        check_member(device)?;
+        if !shared.lost_slots().contains(&slot) {
+            return Err(shared.no_such_slot(slot).into());
+        }
+        let expected_bytes = shared.record.lock().member_bytes;
+        let found_bytes = device.block.geometry().capacity_bytes;
+        if found_bytes < expected_bytes {
+            let device = device.block.name().to_owned();
+            return Err(ArrayError::OtherSize { device, expected_bytes, found_bytes });
+        }
+        shared.join(slot, Member::new(&shared.env, device))?;
+        Ok(())
+    }
+
+    /// Waits until no resync and no rebuild is under way. Those that failed are not.
+    pub fn wait_for_maintenance(&self) {
+        let shared = &self.front.shared;
+        let has_actor = self.front.maintenance.lock().is_some();
+        let mut state = shared.state.lock();
+        while has_actor && state.is_maintaining {
+            shared.work.wait(&mut state);
+        }
+    }
+}
+
+impl Shared {
+    fn no_such_slot(&self, slot: usize) -> MediaError {
+        let rule = format!("no member that is lost has slot {slot}");
+        MediaError::Rule { device: self.name.clone(), operation: Operation::Write, offset_bytes: 0, rule }
+    }
+
+    /// Records the members that are in use when the array is opened, and gives those that join the intent map.
+    fn record_opening(&self, page: IntentPage) -> Result<(), MediaError> {
+        let context = IoContext::of(IoClass::Metadata);
+        let mut intents = self.intents.lock();
+        let page = IntentPage { update: page.update + 1, ..page };
+        self.write_intents(&mut intents, page, &context)?;
+        let failed = {
+            let mut record = self.record.lock();
+            self.write_record(&mut record)
+        };
+        self.lose(failed)
+    }
+
+    /// Takes a device into use as a member that is rebuilt.
+    fn join(&self, slot: usize, member: Arc<Member>) -> Result<(), MediaError> {
+        let context = IoContext::of(IoClass::Metadata);
+        {
+            let mut state = self.state.lock();
+            // The device of the member before it is used no more.
+            if let Some(before) = state.slots[slot].member.replace(member) {
+                drop(state);
+                before.end();
+                state = self.state.lock();
+            }
+            state.slots[slot].state = MemberState::Rebuilding { done_stripes: 0 };
+            state.generation += 1;
+        }
+        let mut intents = self.intents.lock();
+        let page = intents.page();
+        self.write_intents(&mut intents, IntentPage { update: page.update + 1, ..page }, &context)?;
+        drop(intents);
+        let failed = {
+            let mut record = self.record.lock();
+            self.write_record(&mut record)
+        };
+        self.lose(failed)?;
+        self.state.lock().is_maintaining = true;
+        self.work.notify_all();
+        Ok(())
+    }
+}

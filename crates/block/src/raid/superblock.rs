@@ -1,0 +1,352 @@
+//! The superblock of a member. Little-endian.
+//!
+//! Each member has two copies, in the first two units of 4096 bytes. A change writes the first copy, syncs, and
+//! then writes the second one, so a power cut leaves one of them whole.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `VARVERAI` |
+//! | 8 | 4 | version, 1 |
+//! | 12 | 4 | level: 0, 1, 4, 5 or 6 |
+//! | 16 | 16 | identity of the array |
+//! | 32 | 8 | generation: grows with each change of the members in use |
+//! | 40 | 8 | members in use, a bit for each slot, the lowest first |
+//! | 48 | 8 | members in use that are being rebuilt |
+//! | 56 | 8 | bytes of a chunk |
+//! | 64 | 8 | bytes that each member has at least |
+//! | 72 | 8 | offset of the data on each member |
+//! | 80 | 8 | stripes |
+//! | 88 | 8 | stripes to a region of the intent map |
+//! | 96 | 4 | members |
+//! | 100 | 4 | slot of this member |
+//! | 104 | 4 | bytes of a sector of the array |
+//! | 108 | 4 | protection information: 0, none |
+//! | 112 | 4 | state: 1 being made, 2 made |
+//! | 116 | 4 | crc32c of bytes 0 to 116 |
+//! | 120 | 3976 | zero |
+
+use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
+use super::intent::REGIONS_MAX;
+use crate::wire::{u32_at, u64_at};
+use varve_media::ARRAY_MEMBER_MARK as MAGIC;
+
+/// Bytes of a copy of the superblock, and of a page of the intent map.
+pub(super) const UNIT_BYTES: u64 = 4096;
+/// Where the two copies lie, in bytes.
+pub(super) const COPIES: [u64; 2] = [0, UNIT_BYTES];
+/// Where the two pages of the intent map lie, in bytes.
+pub(super) const INTENT_PAGES: [u64; 2] = [2 * UNIT_BYTES, 3 * UNIT_BYTES];
+/// Smallest offset of the data of a member, in bytes.
+pub(super) const DATA_OFFSET_MIN: u64 = 4 * UNIT_BYTES;
+/// Largest chunk, in bytes.
+pub(super) const CHUNK_BYTES_MAX: u64 = 64 << 20;
+
+pub(super) const VERSION: u32 = 1;
+const CHECKED_BYTES: usize = 116;
+const PROTECTION_NONE: u32 = 0;
+
+/// What an array is made of, as one of its members has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) identity: [u8; 16],
+    pub(super) generation: u64,
+    /// A bit for each slot.
+    pub(super) in_use: u64,
+    pub(super) rebuilding: u64,
+    pub(super) geometry: ArrayGeometry,
+    pub(super) member_bytes: u64,
+    pub(super) data_offset: u64,
+    pub(super) region_stripes: u64,
+    pub(super) slot: usize,
+    pub(super) sector_bytes: u32,
+    /// Every member has a superblock of this array.
+    pub(super) is_made: bool,
+}
+
+/// Something that is not what it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flaw {
+    pub(super) what: &'static str,
+    pub(super) expected: String,
+    pub(super) found: String,
+}
+
+fn flaw(what: &'static str, expected: impl ToString, found: impl ToString) -> Flaw {
+    Flaw { what, expected: expected.to_string(), found: found.to_string() }
+}
+
+/// Contents of one copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Zeros.
+    Blank,
+    Superblock(Superblock),
+    OtherVersion(u32),
+    /// It has protection information of this kind, which is not known here.
+    OtherProtection(u32),
+    /// It begins with another magic.
+    Foreign,
+    Damaged(Flaw),
+}
+
+impl Superblock {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let geometry = &self.geometry;
+        let mut bytes = Vec::with_capacity(UNIT_BYTES as usize);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&geometry.level.number().to_le_bytes());
+        bytes.extend_from_slice(&self.identity);
+        for field in [
+            self.generation,
+            self.in_use,
+            self.rebuilding,
+            geometry.chunk_bytes,
+            self.member_bytes,
+            self.data_offset,
+            geometry.stripes,
+            self.region_stripes,
+        ] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        let state = if self.is_made { 2 } else { 1 };
+        for field in [geometry.members as u32, self.slot as u32, self.sector_bytes, PROTECTION_NONE, state] {
+            bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes.resize(UNIT_BYTES as usize, 0);
+        bytes
+    }
+
+    /// Reads one copy. Every field is checked against the others.
+    pub(super) fn decode(bytes: &[u8]) -> Found {
+        if bytes.len() != UNIT_BYTES as usize {
+            return Found::Damaged(flaw("length of the superblock", UNIT_BYTES, bytes.len()));
+        }
+        if varve_media::is_zero(bytes) {
+            return Found::Blank;
+        }
+        if !bytes.starts_with(MAGIC) {
+            return Found::Foreign;
+        }
+        let (checksum, found) = (crc32c::crc32c(&bytes[..CHECKED_BYTES]), u32_at(bytes, CHECKED_BYTES));
+        if checksum != found {
+            return Found::Damaged(flaw("checksum of the superblock", format!("{checksum:#x}"), format!("{found:#x}")));
+        }
+        match (u32_at(bytes, 8), u32_at(bytes, 108)) {
+            (VERSION, PROTECTION_NONE) => {}
+            (VERSION, protection) => return Found::OtherProtection(protection),
+            (version, _) => return Found::OtherVersion(version),
+        }
+        match Superblock::checked(bytes) {
+            Ok(superblock) => Found::Superblock(superblock),
+            Err(flaw) => Found::Damaged(flaw),
+        }
+    }
+
+    fn checked(bytes: &[u8]) -> Result<Superblock, Flaw> {
+        let number = u32_at(bytes, 12);
+        let level = RaidLevel::of_number(number).ok_or_else(|| flaw("level", "0, 1, 4, 5 or 6", number))?;
+        let members = u32_at(bytes, 96) as usize;
+        if !(level.members_min()..=MEMBERS_MAX).contains(&members) {
+            return Err(flaw("members", format!("{} to {MEMBERS_MAX}", level.members_min()), members));
+        }
+        let geometry = ArrayGeometry { level, members, chunk_bytes: u64_at(bytes, 56), stripes: u64_at(bytes, 80) };
+        let mut identity = [0; 16];
+        identity.copy_from_slice(&bytes[16..32]);
+        let superblock = Superblock {
+            identity,
+            generation: u64_at(bytes, 32),
+            in_use: u64_at(bytes, 40),
+            rebuilding: u64_at(bytes, 48),
+            member_bytes: u64_at(bytes, 64),
+            data_offset: u64_at(bytes, 72),
+            region_stripes: u64_at(bytes, 88),
+            slot: u32_at(bytes, 100) as usize,
+            sector_bytes: u32_at(bytes, 104),
+            is_made: match u32_at(bytes, 112) {
+                1 => false,
+                2 => true,
+                state => return Err(flaw("state", "1 or 2", state)),
+            },
+            geometry,
+        };
+        superblock.check()?;
+        match varve_media::is_zero(&bytes[CHECKED_BYTES + 4..]) {
+            true => Ok(superblock),
+            false => Err(flaw("rest of the superblock", "zeros", "others")),
+        }
+    }
+
+    /// The fields fit each other.
+    pub(super) fn check(&self) -> Result<(), Flaw> {
+        let ArrayGeometry { members, chunk_bytes, stripes, .. } = self.geometry;
+        let sector = u64::from(self.sector_bytes);
+        if !self.sector_bytes.is_power_of_two() || !(512..=UNIT_BYTES).contains(&sector) {
+            return Err(flaw("sector", "512 to 4096 bytes, a power of two", sector));
+        }
+        if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(UNIT_BYTES) || chunk_bytes > CHUNK_BYTES_MAX {
+            return Err(flaw("chunk", format!("a multiple of 4096 bytes up to {CHUNK_BYTES_MAX}"), chunk_bytes));
+        }
+        if self.data_offset < DATA_OFFSET_MIN || !self.data_offset.is_multiple_of(UNIT_BYTES) {
+            return Err(flaw("data offset", format!("a multiple of 4096 from {DATA_OFFSET_MIN} on"), self.data_offset));
+        }
+        let end = stripes.checked_mul(chunk_bytes).and_then(|bytes| bytes.checked_add(self.data_offset));
+        if stripes == 0 || end.is_none_or(|end| end > self.member_bytes) {
+            return Err(flaw("stripes", format!("1 or more in {} bytes", self.member_bytes), stripes));
+        }
+        if stripes.checked_mul(members as u64 * chunk_bytes).is_none() {
+            return Err(flaw("stripes", "less than 2^64 bytes together", stripes));
+        }
+        if self.region_stripes == 0 || stripes.div_ceil(self.region_stripes) > REGIONS_MAX {
+            return Err(flaw("stripes of a region", format!("at most {REGIONS_MAX} regions"), self.region_stripes));
+        }
+        let all = u64::MAX >> (64 - members);
+        if self.in_use & !all != 0 || self.rebuilding & !self.in_use != 0 {
+            let expected = format!("slots below {members}, those being rebuilt among those in use");
+            return Err(flaw("members in use", expected, format!("{:#x}, {:#x}", self.in_use, self.rebuilding)));
+        }
+        if self.slot >= members {
+            return Err(flaw("slot", format!("below {members}"), self.slot));
+        }
+        Ok(())
+    }
+
+    /// The same array as another member has it, whatever the slot.
+    pub(super) fn for_slot(&self, slot: usize) -> Superblock {
+        Superblock { slot, ..self.clone() }
+    }
+
+    pub(super) fn is_in_use(&self, slot: usize) -> bool {
+        self.in_use >> slot & 1 == 1
+    }
+
+    pub(super) fn is_rebuilding(&self, slot: usize) -> bool {
+        self.rebuilding >> slot & 1 == 1
+    }
+
+    pub(super) fn regions(&self) -> u64 {
+        self.geometry.stripes.div_ceil(self.region_stripes)
+    }
+}
+
+/// Decodes any bytes as a superblock, as they are and with the magic and checksum that random bytes do not have.
+pub(super) fn fuzz(data: &[u8]) {
+    let mut sealed = data.to_vec();
+    sealed.resize(UNIT_BYTES as usize, 0);
+    sealed[..8].copy_from_slice(MAGIC);
+    sealed[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    sealed[108..112].fill(0);
+    let checksum = crc32c::crc32c(&sealed[..CHECKED_BYTES]).to_le_bytes();
+    sealed[CHECKED_BYTES..CHECKED_BYTES + 4].copy_from_slice(&checksum);
+    for bytes in [data, &sealed] {
+        let Found::Superblock(superblock) = Superblock::decode(bytes) else { continue };
+        assert!(superblock.check().is_ok());
+        assert!(superblock.geometry.capacity_bytes() >= superblock.geometry.chunk_bytes);
+        assert_eq!(superblock.encode(), bytes);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::raid) fn superblock() -> Superblock {
+        Superblock {
+            identity: *b"0123456789abcdef",
+            generation: 7,
+            in_use: 0b1_1101,
+            rebuilding: 0b1_0000,
+            geometry: ArrayGeometry { level: RaidLevel::Raid6, members: 5, chunk_bytes: 64 << 10, stripes: 1000 },
+            member_bytes: 65 << 20,
+            data_offset: 1 << 20,
+            region_stripes: 8,
+            slot: 3,
+            sector_bytes: 512,
+            is_made: true,
+        }
+    }
+
+    #[test]
+    fn decodes_what_it_encodes() {
+        for is_made in [true, false] {
+            let superblock = Superblock { is_made, ..superblock() };
+            assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
+        }
+        assert_eq!(Superblock::decode(&[0; UNIT_BYTES as usize]), Found::Blank);
+        assert_eq!(Superblock::decode(&[7; UNIT_BYTES as usize]), Found::Foreign);
+    }
+
+    /// Bytes written by version 1 are read by later versions.
+    #[test]
+    fn bytes_are_those_of_the_golden_file() {
+        let golden = include_bytes!("golden/superblock.bin");
+        assert_eq!(superblock().encode()[..golden.len()], golden[..]);
+        let mut whole = golden.to_vec();
+        whole.resize(UNIT_BYTES as usize, 0);
+        assert_eq!(Superblock::decode(&whole), Found::Superblock(superblock()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let good = superblock().encode();
+        for bit in 0..good.len() * 8 {
+            let mut bytes = good.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(Superblock::decode(&bytes), Found::Superblock(_) | Found::Blank), "bit {bit}");
+        }
+        assert!(matches!(Superblock::decode(&good[..100]), Found::Damaged(_)));
+    }
+
+    #[test]
+    fn refuses_fields_that_do_not_fit() {
+        let geometry = superblock().geometry;
+        let with = |geometry: ArrayGeometry| Superblock { geometry, ..superblock() };
+        for (what, bad) in [
+            ("chunk", with(ArrayGeometry { chunk_bytes: 0, ..geometry.clone() })),
+            ("chunk", with(ArrayGeometry { chunk_bytes: 6000, ..geometry.clone() })),
+            ("chunk", with(ArrayGeometry { chunk_bytes: 128 << 20, ..geometry.clone() })),
+            ("stripes", with(ArrayGeometry { stripes: 0, ..geometry.clone() })),
+            ("stripes", with(ArrayGeometry { stripes: 1025, ..geometry.clone() })),
+            ("stripes", with(ArrayGeometry { stripes: u64::MAX, ..geometry.clone() })),
+            ("members", with(ArrayGeometry { members: 3, ..geometry.clone() })),
+            ("members", with(ArrayGeometry { members: 65, ..geometry.clone() })),
+            ("sector", Superblock { sector_bytes: 520, ..superblock() }),
+            ("data offset", Superblock { data_offset: 4096, ..superblock() }),
+            ("stripes of a region", Superblock { region_stripes: 0, ..superblock() }),
+            ("members in use", Superblock { in_use: 0b10_0000, ..superblock() }),
+            ("members in use", Superblock { rebuilding: 0b10, ..superblock() }),
+            ("slot", Superblock { slot: 5, ..superblock() }),
+        ] {
+            match Superblock::decode(&bad.encode()) {
+                Found::Damaged(flaw) => assert_eq!(flaw.what, what, "{flaw:?}"),
+                found => panic!("{what}: {found:?}"),
+            }
+        }
+        let sealed = |at: usize, value: u32| {
+            let mut bytes = superblock().encode();
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let checksum = crc32c::crc32c(&bytes[..CHECKED_BYTES]).to_le_bytes();
+            bytes[CHECKED_BYTES..CHECKED_BYTES + 4].copy_from_slice(&checksum);
+            Superblock::decode(&bytes)
+        };
+        assert_eq!(sealed(8, 2), Found::OtherVersion(2));
+        assert_eq!(sealed(108, 1), Found::OtherProtection(1));
+        assert!(matches!(sealed(12, 3), Found::Damaged(_)) && matches!(sealed(112, 0), Found::Damaged(_)));
+    }
+
+    #[test]
+    fn takes_any_bytes() {
+        let mut random = varve_env::Random::named(1, "array superblock");
+        for _ in 0..2000 {
+            let mut bytes = superblock().encode();
+            for _ in 0..random.below(20) {
+                let at = random.index(140);
+                bytes[at] = random.below(256) as u8;
+            }
+            bytes.truncate(random.index(bytes.len() + 1));
+            fuzz(&bytes);
+        }
+    }
+}
