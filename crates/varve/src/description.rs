@@ -43,6 +43,9 @@ pub struct DeviceDescription {
     pub tracks: Option<TracksDescription>,
     /// Zones, if it has them.
     pub zones: Option<ZonesDescription>,
+    /// Members of an array, in the order of the spec; empty for a device that is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<DeviceDescription>,
 }
 
 /// The zones of a device.
@@ -196,6 +199,7 @@ impl DeviceDescription {
             timing: String::new(),
             tracks: TracksDescription::of(device),
             zones: ZonesDescription::of(device),
+            members: Vec::new(),
         }
     }
 }
@@ -260,7 +264,11 @@ impl fmt::Display for DeviceDescription {
         if self.scale_divisor != 1 {
             write!(f, ", scale 1/{}", self.scale_divisor)?;
         }
-        writeln!(f)
+        writeln!(f)?;
+        for member in &self.members {
+            member.to_string().lines().try_for_each(|line| writeln!(f, "    {line}"))?;
+        }
+        Ok(())
     }
 }
 

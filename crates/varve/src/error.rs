@@ -2,6 +2,7 @@
 
 use crate::spec::SpecError;
 use varve_block::buffer::BufferError;
+use varve_block::raid::ArrayError;
 use varve_media::{MediaError, MediaErrorKind};
 use varve_store::StoreError;
 
@@ -43,6 +44,9 @@ pub enum Error {
     /// The write buffer of a disk cannot be opened.
     #[error(transparent)]
     Buffer(#[from] BufferError),
+    /// An array cannot be opened.
+    #[error(transparent)]
+    Array(#[from] ArrayError),
     /// The file store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -77,6 +81,7 @@ impl Error {
             Error::Missing { .. } => ErrorKind::NotFound,
             Error::Foreign { .. } | Error::SavedOptions { .. } => ErrorKind::Foreign,
             Error::Buffer(error) => buffer_kind(error),
+            Error::Array(error) => array_kind(error),
             Error::Store(error) => varve_engine::Error::Store(error.clone()).kind(),
             Error::Engine(error) => error.kind(),
         }
@@ -101,6 +106,22 @@ fn buffer_kind(error: &BufferError) -> ErrorKind {
         BufferError::OtherDisk { .. } | BufferError::NotBlank { .. } | BufferError::OtherVersion { .. } => {
             ErrorKind::Foreign
         }
+        _ => ErrorKind::InvalidArgument,
+    }
+}
+
+fn array_kind(error: &ArrayError) -> ErrorKind {
+    match error {
+        ArrayError::Media(error) => media_kind(error.kind()),
+        ArrayError::NotThere { .. } | ArrayError::TooFew { .. } => ErrorKind::NotFound,
+        ArrayError::Damaged { .. } | ArrayError::Unsynced { .. } => ErrorKind::Corruption,
+        ArrayError::NotBlank { .. }
+        | ArrayError::BlankMember { .. }
+        | ArrayError::Foreign { .. }
+        | ArrayError::Stale { .. }
+        | ArrayError::Diverged { .. }
+        | ArrayError::OtherVersion { .. }
+        | ArrayError::OtherProtection { .. } => ErrorKind::Foreign,
         _ => ErrorKind::InvalidArgument,
     }
 }
@@ -133,8 +154,9 @@ mod tests {
             Error::Missing { .. } => 5,
             Error::Foreign { .. } => 6,
             Error::Buffer(_) => 7,
-            Error::Store(_) => 8,
-            Error::Engine(_) => 9,
+            Error::Array(_) => 8,
+            Error::Store(_) => 9,
+            Error::Engine(_) => 10,
         }
     }
 
@@ -162,6 +184,7 @@ mod tests {
             Error::missing("db"),
             Error::Foreign { name: text("db"), found: text("a picture"), advice: text("look elsewhere") },
             BufferError::Media(io()).into(),
+            ArrayError::Media(io()).into(),
             of_store().into(),
             undecided().into(),
             of_engine.into(),
@@ -195,8 +218,8 @@ mod tests {
                 next = source.source();
             }
         }
-        assert_eq!(seen.len(), 10, "{seen:?}");
+        assert_eq!(seen.len(), 11, "{seen:?}");
         let deepest = errors().iter().filter(|error| error.to_string().contains("cable cut")).count();
-        assert_eq!(deepest, 5, "the cause stays in the text");
+        assert_eq!(deepest, 6, "the cause stays in the text");
     }
 }

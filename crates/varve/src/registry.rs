@@ -39,7 +39,7 @@ static COMMON_OPTIONS: &[OptionDescription] = &[
 /// A kind of medium: the word before the colon of a spec.
 pub(crate) struct MediumKind {
     pub(crate) description: KindDescription,
-    /// Its time can be virtual, unless its bytes are on real hardware.
+    /// Its time can be virtual, unless its bytes are on real hardware or it has members whose time cannot.
     pub(crate) is_emulated: bool,
     /// Makes the medium. The part has passed [`check`].
     pub(crate) build: fn(&Construction<'_>, &Part) -> Result<Base, Error>,
@@ -309,6 +309,22 @@ pub(crate) fn hardware_backing(part: &Part) -> Option<&Part> {
         Some(Value::Spec(spec)) => hardware_of(spec),
         _ => None,
     }
+}
+
+/// The media that a part is made of, if it is an array.
+pub(crate) fn members_of(part: &Part) -> Option<&Spec> {
+    let kind = medium(part.kind())?;
+    match part.argument() {
+        Some(Value::Spec(spec)) if kind.description.argument.value == ValueForm::Spec => Some(spec),
+        _ => None,
+    }
+}
+
+/// Whether the time of a part can be virtual: it is emulated, in memory or files, and so are its members.
+pub(crate) fn is_emulated(part: &Part) -> bool {
+    medium(part.kind()).is_some_and(|kind| kind.is_emulated)
+        && hardware_backing(part).is_none()
+        && members_of(part).is_none_or(Spec::is_emulated)
 }
 
 /// Permissions of the files that are made for a part.

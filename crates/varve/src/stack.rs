@@ -11,6 +11,7 @@ use crate::spec::{Part, Spec, SpecErrorKind};
 use std::cell::RefCell;
 use std::sync::Arc;
 use varve_block::idler::ControlledDevice;
+use varve_block::raid::Array;
 use varve_engine::Media;
 use varve_env::Env;
 use varve_media::emulated::CompressedBacking;
@@ -30,6 +31,16 @@ pub(crate) enum Base {
 pub(crate) struct BuiltDevice {
     pub(crate) device: Device,
     pub(crate) description: DeviceDescription,
+    /// What it is made of, if it is an array.
+    pub(crate) members: Option<ArrayMembers>,
+}
+
+/// An array and its members.
+#[derive(Clone)]
+pub(crate) struct ArrayMembers {
+    pub(crate) array: Array,
+    /// In the order of the spec.
+    pub(crate) built: Vec<BuiltDevice>,
 }
 
 impl Base {
@@ -347,9 +358,12 @@ fn open_store(
         return Err(first.value_error("logs", "no further medium of logs below a medium of logs").into());
     }
     // What no store can stand on is refused before anything is made.
-    let is_emulated = registry::medium(first.kind()).is_some_and(|kind| kind.is_emulated);
-    if construction.create && is_emulated && spec.parts().iter().all(|part| registry::hardware_backing(part).is_none())
-    {
+    let has_hardware = |part: &Part| {
+        registry::hardware_backing(part).is_some()
+            || registry::members_of(part).is_some_and(|members| !members.is_emulated())
+    };
+    let is_emulated = registry::is_emulated(first) && !spec.parts().iter().any(has_hardware);
+    if construction.create && is_emulated {
         let handles = RefCell::default();
         let env = construction.env;
         let (create, format, read_only, begin_with) = (false, false, false, None);
@@ -414,11 +428,28 @@ pub struct StackDevice {
     role: StackRole,
     device: Device,
     description: DeviceDescription,
+    array: Option<Array>,
+    members: Vec<StackDevice>,
 }
 
 impl StackDevice {
     fn new(role: StackRole, built: BuiltDevice) -> Self {
-        StackDevice { role, device: built.device, description: built.description }
+        let (array, members) = match built.members {
+            Some(ArrayMembers { array, built }) => (Some(array), built),
+            None => (None, Vec::new()),
+        };
+        let members = members.into_iter().map(|member| StackDevice::new(role, member)).collect();
+        StackDevice { role, device: built.device, description: built.description, array, members }
+    }
+
+    /// The handle of the array, if it is one: state of its members, scrub, replacement.
+    pub fn array(&self) -> Option<&Array> {
+        self.array.as_ref()
+    }
+
+    /// The members of an array, in the order of the spec, each with its counters. Empty for a device that is none.
+    pub fn members(&self) -> &[StackDevice] {
+        &self.members
     }
 
     /// What it is for.
@@ -538,11 +569,9 @@ impl std::fmt::Debug for Stack {
 impl Spec {
     /// Whether every medium of the spec, that of the logs included, is emulated.
     pub fn is_emulated(&self) -> bool {
-        self.parts().iter().all(|part| {
-            registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated)
-                && registry::hardware_backing(part).is_none()
-                && !matches!(part.logs(), Ok(Some(logs)) if !logs.is_emulated())
-        })
+        self.parts()
+            .iter()
+            .all(|part| registry::is_emulated(part) && !matches!(part.logs(), Ok(Some(logs)) if !logs.is_emulated()))
     }
 
     /// The env that suits the media: virtual time from `seed` when all are emulated and none is to be
@@ -555,6 +584,7 @@ impl Spec {
         self.parts().iter().any(|part| {
             part.has_flag("pace")
                 || part.has_flag("account")
+                || registry::members_of(part).is_some_and(Spec::is_paced)
                 || matches!(part.logs(), Ok(Some(logs)) if logs.is_paced())
         })
     }

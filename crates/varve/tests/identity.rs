@@ -170,7 +170,8 @@ fn all_refuse(place: &Path, name: &str) {
 
 #[test]
 fn what_others_keep_on_a_disk_is_not_taken_for_blank() {
-    let marks: [(&str, u64, &[u8]); 9] = [
+    let marks: [(&str, u64, &[u8]); 10] = [
+        ("a member of an array (Varve)", 0, b"VARVERAI"),
         ("a swap area", 0xff6, b"SWAPSPACE2"),
         ("an LVM2 physical volume", 512, b"LABELONE"),
         ("ext4", 0x438, &[0x53, 0xef]),

@@ -5,12 +5,13 @@
 //! searched. Relocation marks the first sector as well while no logical zone lies there.
 
 use varve_media::{
-    AlignedBuffer, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1,
-    RELOCATION_UNIT_BYTES, WRITE_BUFFER_MARK, ZoneGeometry,
+    ARRAY_MEMBER_MARK, AlignedBuffer, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER,
+    RELOCATION_MARK_VERSION_1, RELOCATION_UNIT_BYTES, WRITE_BUFFER_MARK, ZoneGeometry,
 };
 
 pub(super) const BUFFER_NAME: &str = "the write buffer of a disk (Varve)";
 pub(super) const BUFFERED_DISK_NAME: &str = "a disk with a write buffer (Varve)";
+pub(super) const ARRAY_MEMBER_NAME: &str = "a member of an array (Varve)";
 const RELOCATED_DISK_NAME: &str = "a disk with relocated zones (relocate=on)";
 
 pub(super) const ADVICE_OF_OTHERS: &str =
@@ -57,6 +58,10 @@ pub(super) fn advice(name: &str) -> &'static str {
         }
         BUFFERED_DISK_NAME => {
             "open it together with its buffer, with the option buffer=; or format it with overwrite and lose what it holds"
+        }
+        ARRAY_MEMBER_NAME => {
+            "open the array with all its members, as in raid5:(dev:/dev/sdb+dev:/dev/sdc+dev:/dev/sdd); or format it with \
+             overwrite and lose its part of that array"
         }
         RELOCATED_DISK_NAME => {
             "open it as a disk with these zones, with the option relocate=on; or format it with overwrite and lose what \
@@ -106,6 +111,10 @@ impl Search<'_> {
 
     fn mark(name: &'static str, offset_bytes: u64) -> LayerMark {
         LayerMark { name, advice: advice(name), offset_bytes }
+    }
+
+    fn is_array_member(&mut self) -> bool {
+        self.bytes(0, RELOCATION_UNIT_BYTES).is_some_and(|bytes| bytes.starts_with(ARRAY_MEMBER_MARK))
     }
 
     fn first_sector(&mut self) -> Option<LayerMark> {
@@ -158,6 +167,10 @@ pub(super) fn find(
     read: Read<'_>,
 ) -> Option<LayerMark> {
     let mut search = Search { capacity_bytes, alignment_bytes, read };
+    if search.is_array_member() {
+        // Marks on it are those of layers over the array.
+        return None;
+    }
     if let Some(zones) = zones
         && let Some(found) = search.last_zones(zones.zone_bytes, zones.zone_count.into(), READ_BYTES_MAX)
     {
@@ -256,6 +269,13 @@ mod tests {
         let mut image = vec![0; 4 << 20];
         image[..record().len()].copy_from_slice(&record());
         assert_eq!(found(&image, None), Some((RELOCATED_DISK_NAME, 0)));
+        // What lies on a member of an array is the array's.
+        let last = image.len() - (1 << 20);
+        image[last..][..record().len()].copy_from_slice(&record());
+        assert_eq!(found(&image, None), Some((RELOCATED_DISK_NAME, 0)));
+        image[..ARRAY_MEMBER_MARK.len()].copy_from_slice(ARRAY_MEMBER_MARK);
+        assert_eq!(found(&image, None), None);
+        image[last..].fill(0);
         // A write buffer's device begins with its own mark.
         image[..WRITE_BUFFER_MARK.len()].copy_from_slice(WRITE_BUFFER_MARK);
         assert_eq!(found(&image, None), None);

@@ -6,7 +6,7 @@
 //! (`superblocks/*.c`, `partitions/*.c`), and, for what writes them, the headers named below.
 
 use super::layers;
-use varve_media::WRITE_BUFFER_MARK;
+use varve_media::{ARRAY_MEMBER_MARK, WRITE_BUFFER_MARK};
 
 /// Where a mark begins.
 #[derive(Clone, Copy)]
@@ -40,6 +40,7 @@ const SIGNATURES: &[Signature] = &[
         mark: WRITE_BUFFER_MARK,
         places: &[End(varve_media::WRITE_BUFFER_RESERVED_BYTES)],
     },
+    Signature { name: layers::ARRAY_MEMBER_NAME, mark: ARRAY_MEMBER_MARK, places: &[Start(0), Start(4096)] },
     Signature {
         name: "a GPT partition table",
         mark: b"EFI PART",

@@ -198,8 +198,7 @@ fn existing(construction: &Construction<'_>, spec: &Spec) -> Result<Base, Error>
 /// The drive of so many bytes, not yet scaled, beside an emulated disk, at the same scale; `None` beside real hardware,
 /// and where bytes are nowhere.
 fn emulated_beside(part: &Part, bytes: u64) -> Result<Option<Spec>, Error> {
-    let is_emulated = registry::medium(part.kind()).is_some_and(|kind| kind.is_emulated);
-    if !is_emulated || registry::hardware_backing(part).is_some() {
+    if !registry::is_emulated(part) {
         return Ok(None);
     }
     let backing = match part.option("backing").and_then(SpecOption::value) {

@@ -90,7 +90,7 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     description.zones = None;
     description.summary =
         format!("{}, with a write buffer of {} on {}", description.summary, ByteSize(bytes), fast.description.name);
-    Ok(Base::Devices(vec![BuiltDevice { device, description }]))
+    Ok(Base::Devices(vec![BuiltDevice { device, description, members: disk.members.clone() }]))
 }
 
 fn parameters(part: &Part) -> Result<BufferParameters, Error> {

@@ -61,11 +61,11 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
     let Base::Devices(devices) = base else {
         return Err(part.value_error(CONTROL, "no control of a directory: of a host-aware disk").into());
     };
-    let controlled = devices.into_iter().map(|BuiltDevice { device, description }| {
+    let controlled = devices.into_iter().map(|BuiltDevice { device, description, members }| {
         let controller = controller(part, wanted, &device)?;
         let (device, control) = ControlledDevice::new(construction.env, &device, controller);
         construction.handles.borrow_mut().control = Some(control);
-        Ok(BuiltDevice { device, description })
+        Ok(BuiltDevice { device, description, members })
     });
     controlled.collect::<Result<Vec<_>, Error>>().map(Base::Devices)
 }

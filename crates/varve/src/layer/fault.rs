@@ -81,10 +81,7 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
         Base::Devices(devices) => Base::Devices(
             devices
                 .into_iter()
-                .map(|built| BuiltDevice {
-                    device: FaultDevice::device(&injector, &built.device),
-                    description: built.description,
-                })
+                .map(|built| BuiltDevice { device: FaultDevice::device(&injector, &built.device), ..built })
                 .collect(),
         ),
     })

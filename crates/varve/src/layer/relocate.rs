@@ -73,7 +73,7 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
         let mut description = built.description;
         description.capacity_bytes = device.block.geometry().capacity_bytes;
         description.zones = ZonesDescription::of(&device);
-        Ok(BuiltDevice { device, description })
+        Ok(BuiltDevice { device, description, members: built.members })
     });
     relocated.collect::<Result<Vec<_>, Error>>().map(Base::Devices)
 }

@@ -33,7 +33,7 @@ fn wrap(construction: &Construction<'_>, base: Base, part: &Part) -> Result<Base
                 .into_iter()
                 .map(|built| BuiltDevice {
                     device: TraceDevice::device(construction.env, sink.clone(), &built.device),
-                    description: built.description,
+                    ..built
                 })
                 .collect(),
         ),

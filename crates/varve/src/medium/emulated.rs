@@ -335,5 +335,5 @@ pub(super) fn built(construction: &Construction<'_>, part: &Part, device: Device
         timing: model.timing,
         ..DeviceDescription::of(&device)
     };
-    Base::Devices(vec![BuiltDevice { device, description }])
+    Base::Devices(vec![BuiltDevice { device, description, members: None }])
 }

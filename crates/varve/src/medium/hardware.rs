@@ -104,5 +104,5 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
         summary: format!("hardware through {engine}"),
         ..DeviceDescription::of(&device)
     };
-    Ok(BuiltDevice { device, description })
+    Ok(BuiltDevice { device, description, members: None })
 }

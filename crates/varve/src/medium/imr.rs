@@ -84,7 +84,7 @@ fn build_on_hardware(construction: &Construction<'_>, part: &Part, real: &Part) 
         let expected = format!("no option '{}' with a real device, which takes its own time", option.name);
         return Err(part.value_error(option.name, expected).into());
     }
-    let BuiltDevice { device: inner, description } = hardware::open(construction, real)?;
+    let BuiltDevice { device: inner, description, .. } = hardware::open(construction, real)?;
     let geometry = inner.block.geometry();
     let capacity_bytes = part.argument_size_bytes().unwrap_or(geometry.capacity_bytes);
     if capacity_bytes > geometry.capacity_bytes {
@@ -104,7 +104,7 @@ fn build_on_hardware(construction: &Construction<'_>, part: &Part, real: &Part) 
         backing: real.to_string(),
         ..DeviceDescription::of(&device)
     };
-    Ok(Base::Devices(vec![BuiltDevice { device, description }]))
+    Ok(Base::Devices(vec![BuiltDevice { device, description, members: None }]))
 }
 
 fn rules(

@@ -6,6 +6,7 @@ mod emulated;
 mod hardware;
 mod hasmr;
 mod imr;
+mod raid;
 mod ram;
 mod smr;
 mod ssd;
@@ -29,4 +30,9 @@ pub(crate) static MEDIA: &[MediumKind] = &[
     zns::ZNS,
     ram::RAM,
     hardware::DEV,
+    raid::RAID0,
+    raid::RAID1,
+    raid::RAID4,
+    raid::RAID5,
+    raid::RAID6,
 ];

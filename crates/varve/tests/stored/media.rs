@@ -37,6 +37,15 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
     ("smr-variable", "smr:32MiB?band=16KiB,zoned-table-size=128KiB,conventional=4MiB,backing=file:@/image"),
     ("zns", "zns:40MiB?zone=256KiB,zone-capacity=192KiB,backing=file:@/image"),
     ("smr-device", "smr:32MiB?band=256KiB,conventional=4MiB,backing=(dev:@/image?size=32MiB)"),
+    ("raid0", "raid0:(ssd:16MiB?backing=file:@/a+ssd:16MiB?backing=file:@/b)?chunk=16KiB"),
+    ("raid1", "raid1:(ssd:16MiB?backing=file:@/a+ssd:16MiB?backing=file:@/b)"),
+    ("raid4", "raid4:(ssd:16MiB?backing=file:@/a+ssd:16MiB?backing=file:@/b+ssd:16MiB?backing=file:@/c)?chunk=16KiB"),
+    ("raid5", "raid5:(ssd:16MiB?backing=file:@/a+ssd:16MiB?backing=file:@/b+ssd:16MiB?backing=file:@/c)?chunk=16KiB"),
+    (
+        "raid6",
+        "raid6:(ssd:16MiB?backing=file:@/a+ssd:16MiB?backing=file:@/b+ssd:16MiB?backing=file:@/c\
+         +ssd:16MiB?backing=file:@/d)?chunk=16KiB",
+    ),
     // Level 0 on the drive, which has zones for blocks of the disk as well.
     (
         "hybrid",

@@ -57,6 +57,18 @@ pub(crate) const STRUCTURES: &[Structure] = &[
         raise: |_, bytes| superblocks(bytes),
     },
     Structure {
+        name: "superblock of an array",
+        is_read_late: false,
+        kind: ErrorKind::Foreign,
+        raise: |_, bytes| array_superblock(bytes),
+    },
+    Structure {
+        name: "intent map of an array",
+        is_read_late: false,
+        kind: ErrorKind::Foreign,
+        raise: |_, bytes| intent_map(bytes),
+    },
+    Structure {
         name: "record of zones",
         is_read_late: false,
         kind: ErrorKind::Foreign,
@@ -129,8 +141,37 @@ fn table(bytes: &mut [u8]) -> bool {
     true
 }
 
+/// What a member of an array begins with. Superblocks of the store lie on it as the array spreads them.
+const ARRAY_MEMBER: &[u8] = b"VARVERAI";
+/// What the superblock and the intent map of a member lie in.
+const ARRAY_UNIT_BYTES: usize = 4096;
+
+fn array_superblock(bytes: &mut [u8]) -> bool {
+    if !bytes.starts_with(ARRAY_MEMBER) {
+        return false;
+    }
+    bytes.chunks_mut(ARRAY_UNIT_BYTES).take(2).for_each(|copy| add_one(copy, 8, 116, 0..116));
+    true
+}
+
+fn intent_map(bytes: &mut [u8]) -> bool {
+    // One without redundancy has none.
+    if !bytes.starts_with(ARRAY_MEMBER) || bytes[12] == 0 {
+        return false;
+    }
+    for page in bytes.chunks_mut(ARRAY_UNIT_BYTES).skip(2).take(2) {
+        page[8] += 1;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&page[..60]), &page[64..]);
+        page[60..64].copy_from_slice(&checksum.to_le_bytes());
+    }
+    true
+}
+
 fn superblocks(bytes: &mut [u8]) -> bool {
     let mut any = false;
+    if bytes.starts_with(ARRAY_MEMBER) {
+        return false;
+    }
     for window in bytes.chunks_mut(SUPERBLOCKS_APART_BYTES) {
         if let Some(sector) = window.get_mut(..SUPERBLOCK_BYTES)
             && sector.starts_with(b"VARVE\0SB")
