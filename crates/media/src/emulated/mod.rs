@@ -11,7 +11,7 @@ pub use backing::{Backing, CompressedBacking, FileBacking, NoBacking, RamBacking
 pub use queue::Pacing;
 pub use ruled::RuledDevice;
 pub use rules::*;
-pub(crate) use timing::{CacheRecorded, fuzz_media_cache_record};
+pub(crate) use timing::{CacheRecorded, data_share, fuzz_media_cache_record};
 pub use timing::{
     CleaningOrder, CommandOverhead, Disk, DiskCacheParameters, DiskParameters, Immediate, Interrupted, LayoutZone,
     MechanismParameters, MediaCacheRecord, MediaCounters, ST8000AS0022_PUBLISHED_CACHE_BYTES, Scheduling, SeekCurve,
@@ -22,12 +22,14 @@ pub use timing::{
 use crate::context::IoContext;
 use crate::device::{BlockDevice, Capabilities, Counters, Geometry, NominalPerformance};
 use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer, check_range};
+use crate::protection::{GuardKind, ProtectionFormat, ProtectionType};
+use crate::request::{Request, Transfer, check_range, check_tuples};
 use crate::zones::ZoneDescription;
 use enforcement::Enforcement;
 use parking_lot::Mutex;
 use queue::Queue;
-use std::io::IoSlice;
+use rules::protected::Protected;
+use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use varve_env::Env;
 
@@ -45,6 +47,7 @@ pub struct Emulated {
     queue: Queue,
     enforcement: Enforcement,
     backing: Box<dyn Backing>,
+    protected: Option<Protected>,
     counters: Mutex<Counters>,
 }
 
@@ -75,6 +78,7 @@ impl Emulated {
         let mut capabilities = Capabilities::of_blocks();
         timing.describe(&mut capabilities);
         rules.describe(&mut capabilities);
+        capabilities.protection = None;
         Emulated {
             name: name.to_owned(),
             geometry,
@@ -82,6 +86,7 @@ impl Emulated {
             queue: Queue::new(env.clone(), pacing, timing),
             enforcement: Enforcement::new(rules),
             backing,
+            protected: None,
             counters: Mutex::default(),
         }
     }
@@ -100,6 +105,20 @@ impl Emulated {
         self
     }
 
+    /// The same device keeping a tuple of protection information for every sector in `tuples`, which must be empty like the data. It
+    /// verifies guard and reference tags of writes, before anything changes, and of reads.
+    pub fn with_protection(
+        mut self,
+        protection_type: ProtectionType,
+        guard: GuardKind,
+        tuples: Box<dyn Backing>,
+    ) -> Self {
+        let format = ProtectionFormat { protection_type, guard, interval_bytes: self.geometry.sector_bytes };
+        self.capabilities.protection = Some(format);
+        self.protected = Some(Protected::new(format, tuples));
+        self
+    }
+
     /// Makes a range unreadable, as a defect of the medium would; whole sectors of it. Writing or
     /// discarding it makes it readable again.
     pub fn damage(&self, range: Range<u64>) {
@@ -108,14 +127,18 @@ impl Emulated {
         self.enforcement.damage(range.start / sector * sector..end);
     }
 
-    /// Bytes of memory or disk the device's data occupies now.
+    /// Bytes of memory or disk that data and tuples occupy now.
     pub fn stored_bytes(&self) -> u64 {
-        self.backing.stored_bytes()
+        self.backing.stored_bytes() + self.protected.as_ref().map_or(0, Protected::stored_bytes)
     }
 
-    /// Refuses what no device could do and what the rules forbid, before anything changes.
+    /// Refuses what no device could do, wrong tuples and what the rules forbid, before anything changes.
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
         check_range(&self.name, &self.geometry, request)?;
+        check_tuples(&self.name, self.capabilities.protection, request)?;
+        if let Some(protected) = &self.protected {
+            protected.verify_write(&self.name, request)?;
+        }
         self.enforcement.admit(&self.name, request)
     }
 
@@ -150,36 +173,63 @@ impl Emulated {
         result
     }
 
+    fn read(&self, start_bytes: u64, data: &mut [IoSliceMut<'_>]) -> Result<(), MediaError> {
+        let mut at = start_bytes;
+        data.iter_mut().try_for_each(|slice| {
+            let read = self.backing.read_at(at, slice);
+            read.map_err(|error| MediaError::io(&self.name, Operation::Read, at, error))?;
+            at += slice.len() as u64;
+            Ok(())
+        })
+    }
+
+    fn write(&self, start_bytes: u64, data: &[IoSlice<'_>], durable: bool) -> Result<(), MediaError> {
+        let mut at = start_bytes;
+        data.iter().try_for_each(|slice| {
+            let written = match durable {
+                true => self.backing.write_durably_at(at, slice),
+                false => self.backing.write_at(at, slice),
+            };
+            written.map_err(|error| MediaError::io(&self.name, Operation::Write, at, error))?;
+            at += slice.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// Discards bytes and their tuples. An error names `operation`.
+    fn discard(&self, operation: Operation, start_bytes: u64, length_bytes: u64) -> Result<(), MediaError> {
+        let discard = || {
+            let discarded = self.backing.discard(start_bytes, length_bytes);
+            discarded.map_err(|error| MediaError::io(&self.name, operation, start_bytes, error))
+        };
+        match &self.protected {
+            Some(protected) => protected.discard(&self.name, start_bytes, length_bytes, discard),
+            None => discard(),
+        }
+    }
+
     /// Moves the bytes of a request whose time has passed.
     fn transfer(&self, request: &mut Request<'_>) -> Result<(), MediaError> {
         let start = request.offset_bytes;
-        let failed = |operation, offset, source| MediaError::io(&self.name, operation, offset, source);
         let moved = match &mut request.transfer {
-            Transfer::Read { data, .. } => {
+            Transfer::Read { data, protection } => {
                 let length_bytes = data.iter().map(|slice| slice.len() as u64).sum::<u64>();
                 self.enforcement.check_readable(&self.name, start..start + length_bytes)?;
-                let mut at = start;
-                data.iter_mut().try_for_each(|slice| {
-                    self.backing.read_at(at, slice).map_err(|error| failed(Operation::Read, at, error))?;
-                    at += slice.len() as u64;
-                    Ok(())
-                })
+                match &self.protected {
+                    Some(protected) => {
+                        let tuples = protection.as_deref_mut();
+                        protected.read(&self.name, start, data, tuples, |data| self.read(start, data))
+                    }
+                    None => self.read(start, data),
+                }
             }
-            Transfer::Write { data, durable, .. } => {
-                let mut at = start;
-                data.iter().try_for_each(|slice| {
-                    let written = match durable {
-                        true => self.backing.write_durably_at(at, slice),
-                        false => self.backing.write_at(at, slice),
-                    };
-                    written.map_err(|error| failed(Operation::Write, at, error))?;
-                    at += slice.len() as u64;
-                    Ok(())
-                })
-            }
-            Transfer::Discard { length_bytes } => {
-                self.backing.discard(start, *length_bytes).map_err(|error| failed(Operation::Discard, start, error))
-            }
+            Transfer::Write { data, protection, durable } => match &self.protected {
+                Some(protected) => {
+                    protected.write(&self.name, start, data, *protection, || self.write(start, data, *durable))
+                }
+                None => self.write(start, data, *durable),
+            },
+            Transfer::Discard { length_bytes } => self.discard(Operation::Discard, start, *length_bytes),
         };
         self.enforcement.settle(&self.name, request, moved)
     }
@@ -254,9 +304,9 @@ impl ZonedGround for Emulated {
     }
 
     fn forget(&self, range: Range<u64>, _show_through: bool) -> Result<(), MediaError> {
-        let discarded = self.backing.discard(range.start, range.end - range.start);
-        self.enforcement.make_readable(range.clone());
-        discarded.map_err(|error| MediaError::io(&self.name, Operation::Zone, range.start, error))
+        let discarded = self.discard(Operation::Zone, range.start, range.end - range.start);
+        self.enforcement.make_readable(range);
+        discarded
     }
 
     fn count(&self, done: Option<ZoneCommand>) {

@@ -5,7 +5,7 @@ use super::rules::{Rules, ZoneCommand, ZonedGround};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
 use crate::error::MediaError;
-use crate::request::{Request, Transfer, check_range};
+use crate::request::{Request, Transfer, check_range, check_tuples};
 use crate::zones::ZoneDescription;
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -33,11 +33,14 @@ impl RuledDevice {
     pub fn new(inner: Arc<dyn BlockDevice>, geometry: Geometry, rules: Box<dyn Rules>) -> Self {
         let mut capabilities = inner.capabilities().clone();
         rules.describe(&mut capabilities);
+        // Rules say nothing of the tuples that the inner device keeps for itself.
+        capabilities.protection = None;
         RuledDevice { inner, geometry, capabilities, enforcement: Enforcement::new(rules), own: Mutex::default() }
     }
 
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
         check_range(self.name(), &self.geometry, request)?;
+        check_tuples(self.name(), self.capabilities.protection, request)?;
         self.enforcement.admit(self.name(), request)
     }
 

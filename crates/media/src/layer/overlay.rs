@@ -19,12 +19,14 @@ use std::sync::Arc;
 ///
 /// So whatever opens a device, a file store that recovers from a power cut say, opens one without permission to
 /// write, and finds exactly what it would find if it had it. Zones move, open and reset in memory too. Writes to
-/// interlaced tracks destroy nothing here.
+/// interlaced tracks destroy nothing here. It takes no protection information.
 ///
 /// Memory: 4 KiB for each 4 KiB piece written; what a store writes when it is opened. Time: reads take that of the
 /// device below, all else none. A read that covers both waits for one piece after the other.
 pub struct OverlayDevice {
     inner: Arc<dyn BlockDevice>,
+    /// Those of the device below, without protection information: tuples of what is written here are kept nowhere.
+    capabilities: Capabilities,
     written: RwLock<SparseBytes>,
     /// Sectors of pages written in part that could not be read below, and were not written here. Locked after `written`.
     unreadable: RwLock<RangeSet>,
@@ -38,6 +40,7 @@ impl OverlayDevice {
     pub fn device(inner: &Device) -> Result<Device, MediaError> {
         let block: Arc<dyn BlockDevice> = Arc::new(OverlayDevice {
             inner: inner.block.clone(),
+            capabilities: Capabilities { protection: None, ..inner.block.capabilities().clone() },
             written: RwLock::default(),
             unreadable: RwLock::default(),
         });
@@ -175,7 +178,7 @@ impl BlockDevice for OverlayDevice {
     }
 
     fn capabilities(&self) -> &Capabilities {
-        self.inner.capabilities()
+        &self.capabilities
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {

@@ -20,7 +20,7 @@ pub use traced::{atlas_10k_as_traced, cheetah_9lp_as_traced};
 use crate::device::{Device, Geometry, NominalPerformance};
 use crate::emulated::{
     Backing, CacheRecorded, Conventional, Disk, DiskParameters, Emulated, Interlaced, Pacing, Rules, SeekCurve, Ssd,
-    SsdParameters, Timing, Translation, TranslationLayer, TranslationParameters, Zoned,
+    SsdParameters, Timing, Translation, TranslationLayer, TranslationParameters, Zoned, data_share,
 };
 use crate::zones::ZoneGeometry;
 use std::sync::Arc;
@@ -34,6 +34,9 @@ pub trait TimingParameters: std::fmt::Debug + Send + Sync {
 
     /// The same device with another capacity.
     fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters>;
+
+    /// The same device with eight bytes of protection information behind every `interval_bytes`, where that takes time.
+    fn with_protection(&self, interval_bytes: u32) -> Arc<dyn TimingParameters>;
 
     /// Addressable bytes.
     fn capacity_bytes(&self) -> u64;
@@ -52,6 +55,10 @@ impl TimingParameters for DiskParameters {
 
     fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters> {
         Arc::new(DiskParameters::with_capacity(self, capacity_bytes))
+    }
+
+    fn with_protection(&self, interval_bytes: u32) -> Arc<dyn TimingParameters> {
+        Arc::new(DiskParameters::with_protection(self, interval_bytes))
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -74,6 +81,11 @@ impl TimingParameters for SsdParameters {
 
     fn with_capacity(&self, capacity_bytes: u64) -> Arc<dyn TimingParameters> {
         Arc::new(SsdParameters::with_capacity(self, capacity_bytes))
+    }
+
+    /// Flash pages have spare bytes for tuples.
+    fn with_protection(&self, _interval_bytes: u32) -> Arc<dyn TimingParameters> {
+        Arc::new(self.clone())
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -122,6 +134,15 @@ pub struct Preset {
     parameters: Arc<dyn TimingParameters>,
     /// One zone of the device, if it is sold with zones.
     zones: Option<ZoneGeometry>,
+}
+
+/// The nominal rates where eight bytes of protection information follow every `interval_bytes`.
+fn protected_rates(nominal: NominalPerformance, interval_bytes: u32) -> NominalPerformance {
+    NominalPerformance {
+        sequential_read_bytes_per_second: data_share(nominal.sequential_read_bytes_per_second, interval_bytes),
+        sequential_write_bytes_per_second: data_share(nominal.sequential_write_bytes_per_second, interval_bytes),
+        ..nominal
+    }
 }
 
 impl Preset {
@@ -214,6 +235,14 @@ impl Preset {
         let physical = u64::from(self.physical_sector_bytes);
         let capacity_bytes = (capacity_bytes / physical * physical).max(physical);
         Preset { parameters: self.parameters.with_capacity(capacity_bytes), ..self.clone() }
+    }
+
+    /// The same device formatted for a tuple of protection information per sector. Its capacity and its seeks stay; on a disk a
+    /// sector takes as much longer as it is larger (520 / 512, 4104 / 4096). [`Emulated::with_protection`] keeps the tuples.
+    pub fn with_protection(&self) -> Preset {
+        let is_rotational = self.parameters.seek_curve().is_some();
+        let nominal = if is_rotational { protected_rates(self.nominal, self.sector_bytes) } else { self.nominal };
+        Preset { nominal, parameters: self.parameters.with_protection(self.sector_bytes), ..self.clone() }
     }
 
     /// The same device promising so many random reads a second, where one that is done stands for several.

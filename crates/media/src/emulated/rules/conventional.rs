@@ -4,12 +4,11 @@ pub(crate) mod conformance;
 
 use super::Rules;
 use crate::device::Capabilities;
-use crate::error::{MediaError, Operation};
-use crate::request::{Request, Transfer};
+use crate::error::MediaError;
+use crate::request::Request;
 use std::ops::Range;
 
-/// Any sector may be written at any time and nothing else is touched. Keeps no protection
-/// information: a request that carries some is refused rather than silently stripped of it.
+/// Any sector may be written at any time and nothing else is touched.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conventional;
 
@@ -20,18 +19,8 @@ impl Rules for Conventional {
         capabilities.protection = None;
     }
 
-    fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
-        let operation = match &request.transfer {
-            Transfer::Read { protection: Some(_), .. } => Operation::Read,
-            Transfer::Write { protection: Some(_), .. } => Operation::Write,
-            _ => return Ok(()),
-        };
-        Err(MediaError::Rule {
-            device: device.to_owned(),
-            operation,
-            offset_bytes: request.offset_bytes,
-            rule: "the device keeps no protection information; send the request without it".to_owned(),
-        })
+    fn admit(&mut self, _device: &str, _request: &Request<'_>) -> Result<(), MediaError> {
+        Ok(())
     }
 
     fn refused(&mut self, _request: &Request<'_>) {}

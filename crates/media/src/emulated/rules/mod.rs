@@ -2,6 +2,7 @@
 
 pub(crate) mod conventional;
 pub(crate) mod interlaced;
+pub(super) mod protected;
 mod shingled;
 pub(crate) mod zoned;
 
@@ -28,8 +29,8 @@ pub trait Rules: Send {
     /// Adds to `capabilities` what these rules make of the device.
     fn describe(&self, capabilities: &mut Capabilities);
 
-    /// Says whether the device does this request at all. Range and alignment have been checked.
-    /// `device` is the name for messages.
+    /// Says whether the device does this request at all. Range, alignment and
+    /// protection information have been checked. `device` is the name for messages.
     fn admit(&mut self, device: &str, request: &Request<'_>) -> Result<(), MediaError>;
 
     /// Follows a request that was admitted and then refused by the device below, which changed nothing.
@@ -45,6 +46,6 @@ pub trait Rules: Send {
     /// Follows a discard.
     fn discarded(&mut self, discarded: Range<u64>);
 
-    /// Follows a request whose bytes have been moved: keeps or fills its protection information.
+    /// Follows a request whose bytes have been moved: may change what a read gives.
     fn complete(&mut self, device: &str, request: &mut Request<'_>) -> Result<(), MediaError>;
 }

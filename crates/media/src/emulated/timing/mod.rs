@@ -5,6 +5,7 @@ mod immediate;
 mod ssd;
 mod translation;
 
+pub(crate) use disk::data_share;
 pub use disk::{
     CommandOverhead, Disk, DiskCacheParameters, DiskParameters, LayoutZone, MechanismParameters, Scheduling, SeekCurve,
     SurfaceOrder,

@@ -14,6 +14,7 @@ mod seek;
 mod segments;
 
 pub use mechanism::{LayoutZone, MechanismParameters, SurfaceOrder};
+pub(crate) use parameters::data_share;
 pub use parameters::{CommandOverhead, DiskCacheParameters, DiskParameters, Scheduling};
 pub use seek::SeekCurve;
 

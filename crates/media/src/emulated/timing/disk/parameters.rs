@@ -1,6 +1,7 @@
 //! The numbers that make one disk different from another.
 
 use super::mechanism::{LayoutZone, MechanismParameters};
+use crate::protection::ProtectionTuple;
 
 /// Which of the waiting requests the arm serves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,13 @@ pub struct DiskCacheParameters {
     pub keeps_written: bool,
 }
 
+/// The part of `bytes` that is data where eight bytes follow every `interval_bytes`.
+pub(crate) fn data_share(bytes: u64, interval_bytes: u32) -> u64 {
+    let (interval, tuple) = (u128::from(interval_bytes.max(1)), ProtectionTuple::BYTES as u128);
+    // A part of a u64.
+    (u128::from(bytes) * interval / (interval + tuple)) as u64
+}
+
 /// Everything about one disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DiskParameters {
@@ -164,6 +172,18 @@ impl DiskParameters {
         cache.read_segment_bytes /= divisor;
         cache.read_ahead_bytes /= divisor;
         scaled
+    }
+
+    /// The same disk with eight bytes of protection information behind every `interval_bytes` of its data. Tracks hold less data, so a
+    /// sector takes longer under the head by this ratio; there are as many cylinders more as the same capacity needs.
+    pub fn with_protection(&self, interval_bytes: u32) -> Self {
+        let surfaces = self.mechanism.surfaces.max(1);
+        let mut changed = self.clone();
+        for zone in &mut changed.mechanism.zones {
+            zone.track_bytes = data_share(zone.track_bytes, interval_bytes).max(1);
+            zone.cylinders = zone.cylinders.max(zone.data_bytes.div_ceil(zone.track_bytes).div_ceil(surfaces));
+        }
+        changed
     }
 
     /// The same disk with another capacity: every zone gets its share, tracks stay as long and as
