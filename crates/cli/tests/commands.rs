@@ -327,7 +327,8 @@ fn every_kind_of_failure_has_its_code() {
     assert!(failure(2, &["get", db, "zz", "--encoding", "hex"]).contains("two hexadecimal digits"));
     assert!(failure(2, &["put", db, "key", "value", "-o", "write_bufer_size=1"]).contains("write_bufer_size"));
     assert!(
-        failure(2, &["get", db, "key", "-o", "x=1"]).contains("no such option: 'x'; known: tree, create_if_missing, ")
+        failure(2, &["get", db, "key", "-o", "x=1"])
+            .contains("no such option: 'x'; known: favour, profile, tree, create_if_missing, ")
     );
     assert!(failure(2, &["put", db, &"k".repeat(70_000), "value"]).contains("65536"));
     assert!(failure(2, &["media", "describe", "disk:1GB?model=nonsense"]).contains("^^^"));
@@ -465,6 +466,9 @@ fn media_are_listed_described_and_probed() {
     assert_eq!(store("hasmr:8TB?store=extent").as_deref(), Some("extent"));
     let text = expect(0, &["media", "describe", "hasmr:8TB"]);
     assert!(text.contains("store of a new database: band, the default of this medium"), "{text}");
+    assert!(text.contains("  tree = leveled: the plain tree, where nothing is favoured"), "{text}");
+    let described = json(&["media", "describe", "hasmr:8TB"]);
+    assert_eq!(described["options"][0]["name"], "tree", "{described}");
     let described = json(&["media", "describe", "nvme:"]);
     assert!(described["devices"][0]["timing"]["page_read_nanos"].is_u64(), "{described}");
     // A device is described before it is there, and describing makes nothing.

@@ -57,7 +57,8 @@ pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use operation::{ReadOptions, WriteOptions};
 pub use options::{
-    CompactionPriority, Compression, DatabaseOption, OptionUnit, OptionWithoutEffect, Options, TreeKind,
+    Choice, CompactionPriority, Compression, DatabaseOption, Favour, OptionUnit, OptionWithoutEffect, Options, Profile,
+    TreeKind,
 };
 pub use repair::{RepairAction, RepairPlan, RepairReport, RepairSpace, RepairStep};
 pub use snapshot::Snapshot;

@@ -1,7 +1,8 @@
 //! What a database stands on.
 
 use crate::error::Error;
-use crate::options::{OptionWithoutEffect, Options};
+use crate::manifest::Manifest;
+use crate::options::{OptionWithoutEffect, Options, TreeKind};
 use std::sync::Arc;
 use varve_store::{FileStore, Finding, OpenOptions, StoreErrorKind};
 
@@ -23,6 +24,13 @@ impl Media {
         Media { files: Some(files), logs: None }
     }
 
+    /// The kind of tree of the database that is here; `None` where there is none, or its manifest cannot be read: then opening says why.
+    /// Cost: reads the beginning of the manifest.
+    pub fn existing_tree(&self) -> Option<TreeKind> {
+        let name = Manifest::tree(&**self.files.as_ref()?).ok().flatten()?;
+        TreeKind::ALL.into_iter().find(|tree| tree.name() == name)
+    }
+
     /// Options that have no effect here.
     pub(crate) fn without_effect(&self, options: &Options) -> Vec<OptionWithoutEffect> {
         let files = self.files.as_ref();
@@ -31,7 +39,7 @@ impl Media {
 
     /// What a tree needs that keeps everything in files.
     pub(crate) fn file_media(&self, options: &Options) -> Result<FileMedia, Error> {
-        let missing = Error::MissingPart { tree: options.tree.name(), part: "files" };
+        let missing = Error::MissingPart { tree: options.tree_kind().name(), part: "files" };
         Ok(FileMedia { files: self.files.clone().ok_or(missing)?, logs: self.logs.clone() })
     }
 }

@@ -2,10 +2,12 @@
 
 mod description;
 mod effect;
+mod profile;
 mod readahead;
 
 pub use description::{DatabaseOption, OptionUnit};
 pub use effect::OptionWithoutEffect;
+pub use profile::{Choice, Favour, Profile};
 pub(crate) use readahead::GrowingReadahead;
 
 use crate::error::Error;
@@ -24,6 +26,9 @@ pub(crate) const MEDIUM_BYTES_MAX: u64 = 256 << 40;
 
 /// Longest stall of a write that is asked for, in milliseconds: a minute.
 const WRITE_STALL_MS_MAX: u64 = 60_000;
+
+/// Least and most bytes that are read ahead where the medium decides. What is read ahead is held in memory for each table that is walked.
+const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 4 << 20);
 
 /// How blocks of a level are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,8 +113,15 @@ described_options! {
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     pub struct Options {
-        /// Kind of tree.
-        tree: TreeKind = TreeKind::Leveled, "leveled", Word;
+        /// What the database is good at where the medium does not allow all at once: `writes`, `balanced` or `scans`. Decides what is unset of
+        /// `tree`, `overlap_depth_max`, `flush_key_ranges` and `compact_in_pieces`.
+        favour: Favour = Favour::Balanced, "balanced", Word;
+        /// Where the values of unset options come from: `medium` is the best known configuration, `paper` that of the paper for the medium. It also
+        /// decides how a new store on an interlaced disk allocates tracks, and how one on several devices places tables, where the spec does not.
+        profile: Profile = Profile::Medium, "medium", Word;
+        /// Kind of tree. Unset is the tree that is on the medium; a new database gets `two_level` where writes are favoured and no
+        /// faster device takes low levels, otherwise `leveled`.
+        tree: Option<TreeKind> = None, "unset", Word, "unset is the tree that is there; a new one is two_level where writes are favoured and no faster device takes low levels, otherwise leveled";
         /// Create the database when there is none.
         create_if_missing: bool = true, "true", Truth;
         /// Refuse to open when there is one.
@@ -126,7 +138,7 @@ described_options! {
         /// together, `max_write_buffer_number` of `write_buffer_size`, are nearly full, instead of all keys when one is. Tables are as
         /// narrow as that allows: with two memtables about a third of keys that are uniform, and as much less is rewritten for as much order. Logs
         /// become as much longer, up to four times all memtables, and opening after a crash reads them.
-        flush_key_ranges: bool = false, "false", Truth;
+        flush_key_ranges: Option<bool> = None, "unset", Truth, "unset is true in a tree of two levels where writes or scans are favoured";
         /// Tables in level 0 that start a compaction.
         level0_file_num_compaction_trigger: usize = 4, "4", Tables;
         /// Leveled trees: bytes in level 0 start a compaction as well, once they are `max_bytes_for_level_base`, and make it as
@@ -148,12 +160,12 @@ described_options! {
         /// Trees of two levels: tables that may overlap in one key; where there are more, those are merged with which a
         /// rewritten byte gains most order. Deletions count as more tables by the bytes they delete. 0 is the paper's selection (SMRDB), which
         /// the two triggers above steer and which does not look at deletions.
-        overlap_depth_max: usize = 0, "0", Tables;
+        overlap_depth_max: Option<usize> = None, "unset", Tables, "unset is 11 where writes are favoured, 5 where scans are, otherwise 0";
         /// Trees of two levels: tables that a compaction writes become part of the tree one by one, in place of what was read for them,
         /// instead of all at its end. Less space is taken and fewer tables overlap meanwhile, for a change of the manifest to a table. Compactions that
         /// several threads share, or that must not leave more tables than they read, go on doing it at once. With `overlap_depth_max` what is
         /// merged is selected by the space it frees too.
-        compact_in_pieces: bool = false, "false", Truth;
+        compact_in_pieces: Option<bool> = None, "unset", Truth, "unset is true in a tree of two levels where writes or scans are favoured";
         /// Levels of a leveled tree.
         num_levels: usize = 7, "7", Levels;
         /// Size of level 1.
@@ -215,13 +227,14 @@ described_options! {
         /// piece that is larger may be alone); what is on its way is lost as the log buffer is. 0 lets the writer that
         /// fills the log buffer write it, and wait. Worth
         /// a few log buffers where writing is a request to a device and its latency matters.
-        log_write_behind_size: usize = 0, "0", Bytes;
-        /// Bytes compactions read ahead; unset picks what the store likes to transfer at once, else 2 MiB on rotational media,
-        /// 256 KiB elsewhere.
-        compaction_readahead_size: Option<usize> = None, "unset", Bytes, "unset is what the store likes to transfer at once, else 2MiB on rotational media, 256KiB elsewhere";
+        log_write_behind_size: Option<usize> = None, "unset", Bytes, "unset is three eighths of write_buffer_size, at most 24MiB, where writes are favoured and logs and tables share a rotational device, otherwise 0";
+        /// Bytes compactions read ahead; unset picks what the store likes to transfer at once, else twice what the medium transfers
+        /// in the time of a positioning, from 256 KiB to 4 MiB.
+        compaction_readahead_size: Option<usize> = None, "unset", Bytes, "unset is what the store likes to transfer at once, else twice what is transferred in the time of a positioning, from 256KiB to 4MiB";
         /// Bytes iterators come to read ahead of each table they walk over at most, when their own options do not say;
-        /// unset picks 256 KiB, or what compactions read ahead if that is less.
-        iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 256KiB, or what compactions read ahead if that is less";
+        /// unset picks twice what the medium transfers in the time of a positioning, from 256 KiB to 4 MiB, or what compactions read ahead if that is
+        /// less.
+        iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is twice what is transferred in the time of a positioning, from 256KiB to 4MiB, or what compactions read ahead if that is less";
         /// Bytes iterators read of a table at once when they begin to read ahead of it; doubles up to `iterator_readahead_size`, and is
         /// that if it is larger. Unset
         /// picks 64 KiB on rotational media, where that takes hardly longer than a block and the next read as long again, and 16 KiB
@@ -253,14 +266,14 @@ described_options! {
         /// `level0_slowdown_writes_trigger`. Tables are written back every few mebibytes, so that no sync waits for much. All of it is for writes that wait for
         /// the log: while none was synced for ten seconds and writers need no device to hand the log over (with `log_write_behind_size`, or in a
         /// directory), jobs go on at once and writers are held for level 0 alone.
-        pace_background_work: bool = false, "false", Truth;
+        pace_background_work: Option<bool> = None, "unset", Truth, "unset is true where writes are favoured and logs and tables share a rotational device, otherwise false";
         /// With `pace_background_work`: how long background work may keep a write waiting at once. It then moves in bursts of up to
         /// 32 MiB that have the medium to themselves: what writes the log waits for one to end, so that one write in
         /// thousands waits, for about as long as this at most, instead of thousands a little (on a disk 50 ms were overrun to 142 and 130
         /// to 183, 450 were kept); and writers that are held to their pace wait as long at once. The shorter, the more of them wait: some hundred milliseconds on a disk. Reads
         /// are not kept waiting. 0 is small steps. Of no use, and without effect, where logs have a store of their own; there are no
         /// bursts while nobody waits for the log.
-        max_write_stall_ms: u64 = 0, "0", Milliseconds;
+        max_write_stall_ms: Option<u64> = None, "unset", Milliseconds, "unset is the time of 35 positionings where writes are favoured and logs and tables share a rotational device, otherwise 0";
         /// Bytes per second writers get at most while slowed; less while compactions fall further behind.
         delayed_write_rate: u64 = 16 << 20, "16MiB", BytesPerSecond;
         /// Verify checksums of blocks that users read from the medium or where they are mapped into memory (compactions always verify).
@@ -304,6 +317,11 @@ impl Options {
         options
     }
 
+    /// The kind of tree; leveled if it is unset, which it is no longer once a database is open.
+    pub fn tree_kind(&self) -> TreeKind {
+        self.tree.unwrap_or_default()
+    }
+
     /// Bytes at which a memtable is full: so that its table, with index, filter and what the last write brought too
     /// much, does not outgrow the size the medium likes, where it likes one.
     pub(crate) fn write_buffer_bytes(&self, files: &StoreProperties) -> usize {
@@ -316,9 +334,17 @@ impl Options {
         self.log_buffer_size.unwrap_or(if logs.flush_is_device_request { 1 << 20 } else { 0 })
     }
 
+    /// Bytes at which a read spends two thirds of its time on the transfer, where it has to position: twice what is transferred in
+    /// the time of one positioning, rounded up to a power of two, from 256 KiB to 4 MiB.
+    fn long_read_bytes(files: &StoreProperties) -> usize {
+        let bytes =
+            files.access.bytes_per_positioning().saturating_mul(2).clamp(READ_AHEAD_BYTES.0, READ_AHEAD_BYTES.1);
+        bytes.next_power_of_two() as usize
+    }
+
     /// Bytes compactions read ahead.
     pub(crate) fn compaction_readahead_bytes(&self, files: &StoreProperties) -> usize {
-        let usual = if files.rotational { 2 << 20 } else { 256 << 10 };
+        let usual = Options::long_read_bytes(files);
         let preferred = files.preferred_transfer_bytes.map(|bytes| bytes.min(1 << 30) as usize);
         self.compaction_readahead_size.or(preferred).unwrap_or(usual)
     }
@@ -326,7 +352,7 @@ impl Options {
     /// How iterators read ahead that do not say it themselves.
     pub(crate) fn iterator_readahead(&self, files: &StoreProperties) -> GrowingReadahead {
         let (blocks_before, first_bytes) = if files.rotational { (0, 64 << 10) } else { (2, 16 << 10) };
-        let usual_bytes = || self.compaction_readahead_bytes(files).min(256 << 10);
+        let usual_bytes = || self.compaction_readahead_bytes(files).min(Options::long_read_bytes(files));
         let max_bytes = self.iterator_readahead_size.unwrap_or_else(usual_bytes);
         GrowingReadahead {
             blocks_before: self.num_file_reads_for_auto_readahead.unwrap_or(blocks_before),
@@ -351,8 +377,8 @@ impl Options {
         at_least("max_background_jobs", self.max_background_jobs as u64, 1)?;
         at_most("max_background_jobs", self.max_background_jobs as u64, 1024)?;
         at_most("log_buffer_size", self.log_buffer_size.unwrap_or(0) as u64, 1 << 30)?;
-        at_most("log_write_behind_size", self.log_write_behind_size as u64, 1 << 30)?;
-        at_most("max_write_stall_ms", self.max_write_stall_ms, WRITE_STALL_MS_MAX)?;
+        at_most("log_write_behind_size", self.log_write_behind_size.unwrap_or_default() as u64, 1 << 30)?;
+        at_most("max_write_stall_ms", self.max_write_stall_ms.unwrap_or_default(), WRITE_STALL_MS_MAX)?;
         at_least("delayed_write_rate", self.delayed_write_rate, 1)?;
         at_least("max_manifest_file_size", self.max_manifest_file_size, 1)?;
         at_most("max_manifest_file_size", self.max_manifest_file_size, FILE_BYTES_MAX)?;
@@ -419,6 +445,13 @@ mod tests {
     #[test]
     fn every_field_is_described_once() {
         let every = Options {
+            tree: Some(TreeKind::Leveled),
+            flush_key_ranges: Some(true),
+            overlap_depth_max: Some(1),
+            compact_in_pieces: Some(true),
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(1),
+            log_write_behind_size: Some(1),
             compaction_buffer_size: Some(1),
             block_cache_shard_bits: Some(1),
             log_buffer_size: Some(1),
@@ -456,6 +489,8 @@ mod tests {
         let directory = StoreProperties {
             read_alignment_bytes: 1,
             rotational: false,
+            access: varve_store::AccessTimes::TYPICAL_SOLID_STATE,
+            places_by_level: false,
             preferred_transfer_bytes: None,
             preferred_table_bytes: None,
             table_bytes_max: u64::MAX,
@@ -466,6 +501,7 @@ mod tests {
         };
         let bands = StoreProperties {
             rotational: true,
+            access: varve_store::AccessTimes::TYPICAL_DISK,
             preferred_table_bytes: Some(1 << 20),
             flush_is_device_request: true,
             ..directory.clone()

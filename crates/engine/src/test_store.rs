@@ -28,6 +28,8 @@ impl MemoryStore {
         let properties = StoreProperties {
             read_alignment_bytes: 1,
             rotational: false,
+            access: varve_store::AccessTimes::typical(false),
+            places_by_level: false,
             preferred_transfer_bytes: None,
             preferred_table_bytes: None,
             table_bytes_max: u64::MAX,

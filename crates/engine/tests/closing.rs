@@ -23,7 +23,7 @@ fn simulation(seed: u64) -> Env {
 
 fn options(tree: TreeKind) -> Options {
     Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: 4 << 20,
         target_file_size_base: 2 << 20,
         max_bytes_for_level_base: 4 << 20,
@@ -46,7 +46,7 @@ struct Scene {
 impl Scene {
     fn on(directory: Arc<dyn Directory>, env: Env, options: Options, note: &str) -> Scene {
         let db = open(&env, &directory, &options);
-        Scene { env, directory, db, callers: Vec::new(), note: format!("{:?}, {note}", options.tree), options }
+        Scene { env, directory, db, callers: Vec::new(), note: format!("{:?}, {note}", options.tree_kind()), options }
     }
 
     fn new(options: Options, note: &str) -> Scene {
@@ -125,8 +125,8 @@ fn a_job_does_not_wait_for_centuries_when_its_blocks_shrink() {
                 rate_limit_bytes_per_second: 1 << 20,
                 write_buffer_size: 32 << 20,
                 block_size: 4 << 20,
-                pace_background_work,
-                max_write_stall_ms,
+                pace_background_work: Some(pace_background_work),
+                max_write_stall_ms: Some(max_write_stall_ms),
                 ..options(TreeKind::Leveled)
             };
             let note = format!("{compression:?}, paced {pace_background_work}, bursts of {max_write_stall_ms} ms");
@@ -267,8 +267,8 @@ fn closing_ends_a_job_that_keeps_pace_with_writes() {
         TreeKind::OF_TABLES.into_iter().flat_map(|tree| [0, 100].map(|stall| (tree, stall)))
     {
         let paced = Options {
-            pace_background_work: true,
-            max_write_stall_ms,
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(max_write_stall_ms),
             level0_file_num_compaction_trigger: 2,
             ..options(tree)
         };
@@ -333,7 +333,7 @@ fn closing_ends_writers_that_wait_for_a_flush() {
             rate_limit_bytes_per_second: SLOWEST,
             max_write_buffer_number: 2,
             log_buffer_size: Some(64 << 10),
-            log_write_behind_size,
+            log_write_behind_size: Some(log_write_behind_size),
             ..options(tree)
         };
         let mut scene = Scene::new(limited, &format!("writers, {log_write_behind_size} bytes of the log behind"));

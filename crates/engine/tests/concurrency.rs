@@ -194,7 +194,7 @@ fn history(env: &Env, seed: u64) -> Result<Reached, String> {
         options = Options {
             rate_limit_bytes_per_second: 0,
             delayed_write_rate: 1 << 30,
-            pace_background_work: false,
+            pace_background_work: Some(false),
             ..options
         };
     }

@@ -158,7 +158,7 @@ fn tag_of(memtables: &str) -> u64 {
 fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<Point>, Strain) {
     let Run { points, strain, work, written_bytes } = run(kind, seed, history, faults);
     let Work { flushes, range_flushes, compactions, pieces, bursts, log_waits } = work;
-    let (flushes_min, compactions_min) = match history.options.tree {
+    let (flushes_min, compactions_min) = match history.options.tree_kind() {
         tree if !trees::fixture(tree).has_tables => (0, 4),
         _ if kind.is_imr() => (4, 2),
         _ => (8, 4),
@@ -167,7 +167,7 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
         flushes >= flushes_min && compactions >= compactions_min,
         "{flushes} flushes and {compactions} compactions are too few"
     );
-    if history.options.flush_key_ranges {
+    if history.options.flush_key_ranges.unwrap_or_default() {
         println!("{kind:?} seed {seed}: {range_flushes} of {flushes} flushes are of ranges");
         assert!(range_flushes >= 5, "{range_flushes} of {flushes} flushes are of ranges");
         let count = |tag: u64| points.iter().filter(|point| point.tag & tag != 0).count();
@@ -180,11 +180,13 @@ fn record(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> (Vec<P
             "{behind} points while all wait behind a range are too few"
         );
     }
-    if history.options.pace_background_work && history.options.max_write_stall_ms > 0 {
+    if history.options.pace_background_work.unwrap_or_default()
+        && history.options.max_write_stall_ms.unwrap_or_default() > 0
+    {
         println!("{kind:?} seed {seed}: {bursts} bursts, for which {log_waits} log writes waited");
         assert!(bursts >= 5 && log_waits > 0, "{bursts} bursts, for which {log_waits} log writes waited, are too few");
     }
-    if history.options.compact_in_pieces {
+    if history.options.compact_in_pieces.unwrap_or_default() {
         println!("{kind:?} seed {seed}: {pieces} pieces of {compactions} compactions");
         assert!(pieces >= 20, "{pieces} pieces of {compactions} compactions are too few");
     }
@@ -214,7 +216,7 @@ fn run(kind: Kind, seed: u64, history: &History, faults: FaultPlan) -> Run {
     let mut work = Work::default();
     // Nobody else may hold it when it is dropped.
     let watched: Arc<Mutex<Option<Db>>> = Arc::default();
-    if history.options.flush_key_ranges {
+    if history.options.flush_key_ranges.unwrap_or_default() {
         let watched = watched.clone();
         let tag = move |db: &Db| tag_of(&db.property("varve.memtables").expect("of trees of tables"));
         *recorder.sampler.lock() = Some(Box::new(move || Some(watched.lock().as_ref().map_or(0, tag))));
@@ -452,7 +454,7 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
     let tree = trees::draw(&mut random);
     let drawn = short_option_set(tree, seed);
     // Little is written: tables are small where they come one by one.
-    let options = match drawn.compact_in_pieces && trees::fixture(tree).has_ranges_and_pieces {
+    let options = match drawn.compact_in_pieces.unwrap_or_default() && trees::fixture(tree).has_ranges_and_pieces {
         true => Options { target_file_size_base: 1 << 10, max_subcompactions: 1, ..drawn },
         false => drawn,
     };
@@ -481,8 +483,8 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
 /// The same with memtables divided by keys, several of which wait for a flush of some.
 fn with_key_ranges(history: History) -> History {
     let options = Options {
-        tree: TreeKind::TwoLevel,
-        flush_key_ranges: true,
+        tree: Some(TreeKind::TwoLevel),
+        flush_key_ranges: Some(true),
         write_buffer_size: 6 << 10,
         // Logs that nobody synced are what a table of some keys must not be ahead of.
         log_buffer_size: None,
@@ -532,8 +534,8 @@ fn crashes_during_recovery_where_ranges_of_keys_are_flushed() {
 /// The same with tables so small that a compaction writes many, each of which becomes part of the tree when it is written.
 fn in_pieces(history: History) -> History {
     let options = Options {
-        tree: TreeKind::TwoLevel,
-        compact_in_pieces: true,
+        tree: Some(TreeKind::TwoLevel),
+        compact_in_pieces: Some(true),
         target_file_size_base: 1 << 10,
         max_subcompactions: 1,
         ..history.options
@@ -691,7 +693,7 @@ fn a_log_that_is_held_back_loses_nothing_that_was_synced() {
     assert!(crash_in_turn_under(slow_flushes(), Kind::EXTENT, 10, held_back(10), 3) > 1000);
     let behind = |seed: u64| {
         let history = held_back(seed);
-        History { options: Options { log_write_behind_size: 6 << 10, ..history.options }, ..history }
+        History { options: Options { log_write_behind_size: Some(6 << 10), ..history.options }, ..history }
     };
     assert!(crash_in_turn_under(slow_flushes(), Kind::PLAIN, 11, behind(11), 3) > 1000);
     assert!(crash_in_turn_under(slow_flushes(), Kind::BAND, 12, behind(12), 3) > 1000);
@@ -703,10 +705,10 @@ fn a_crash_during_bursts_loses_nothing_that_was_synced() {
     let of_batches = |seed: u64, batches: usize, log_write_behind_size: usize| {
         let history = hurried(seed, batches);
         let options = Options {
-            pace_background_work: true,
-            max_write_stall_ms: 5,
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(5),
             log_buffer_size: Some(2 << 10),
-            log_write_behind_size,
+            log_write_behind_size: Some(log_write_behind_size),
             ..history.options
         };
         History { options, ..history }

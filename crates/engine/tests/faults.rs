@@ -96,7 +96,7 @@ fn every_call_fails(kind: Kind, tree: TreeKind, stride: usize) {
 /// with all of them.
 fn every_call_of_history_fails(kind: Kind, name: &str, history: History, stride: usize) -> [[u64; 3]; 2] {
     let history = Arc::new(history);
-    let tree = history.options.tree;
+    let tree = history.options.tree_kind();
     let (calls, without_fault) = {
         let env = simulation(SEED);
         let image = Image::fresh(&env, kind);
@@ -206,13 +206,13 @@ fn every_call_may_fail_where_ranges_are_flushed_and_merged_in_pieces() {
     for (kind, stride) in [(Kind::PLAIN, 37), (Kind::EXTENT, 83)] {
         let history = History::new(SEED, 120, UNIVERSE);
         let options = Options {
-            tree: TreeKind::TwoLevel,
-            flush_key_ranges: true,
-            compact_in_pieces: true,
+            tree: Some(TreeKind::TwoLevel),
+            flush_key_ranges: Some(true),
+            compact_in_pieces: Some(true),
             target_file_size_base: 1 << 10,
             max_subcompactions: 1,
-            pace_background_work: true,
-            max_write_stall_ms: 5,
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(5),
             ..history.options
         };
         let name = format!("{} in ranges and pieces", kind.name());

@@ -160,7 +160,7 @@ fn draw(place: Place, seed: u64) -> Draw {
     };
     let large_bytes = capacity_bytes / 100..capacity_bytes / 40;
     let options = Options {
-        tree: TreeKind::OF_TABLES[random.index(2)],
+        tree: Some(TreeKind::OF_TABLES[random.index(2)]),
         write_buffer_size: write_buffer_size as usize,
         target_file_size_base,
         max_bytes_for_level_base: target_file_size_base * (1 + random.below(8)),
@@ -172,19 +172,19 @@ fn draw(place: Place, seed: u64) -> Draw {
         max_write_buffer_number: 2 + random.index(2),
         block_size: 256 << random.below(5),
         block_cache_capacity: 256 << 10,
-        pace_background_work: random.chance(1, 8),
-        max_write_stall_ms: Random::named(seed, "stall").index(2) as u64 * 20,
+        pace_background_work: Some(random.chance(1, 8)),
+        max_write_stall_ms: Some(Random::named(seed, "stall").index(2) as u64 * 20),
         level_compaction_dynamic_level_bytes: random.chance(1, 2),
         ..Options::default()
     };
     // A draw of its own: what other seeds draw stays as it was.
-    let has_ranges = options.tree == TreeKind::TwoLevel && Random::named(seed, "ranges and pieces").chance(2, 3);
+    let has_ranges = options.tree_kind() == TreeKind::TwoLevel && Random::named(seed, "ranges and pieces").chance(2, 3);
     let options = match has_ranges {
         true => Options {
-            flush_key_ranges: true,
-            compact_in_pieces: true,
-            pace_background_work: true,
-            max_write_stall_ms: 20,
+            flush_key_ranges: Some(true),
+            compact_in_pieces: Some(true),
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(20),
             ..options
         },
         false => options,
@@ -266,7 +266,7 @@ impl Scene {
              compressible {}, in order {}",
             draw.place,
             draw.capacity_bytes >> 10,
-            options.tree,
+            options.tree_kind(),
             options.write_buffer_size >> 10,
             options.target_file_size_base as f64 / 1024.0,
             options.compression,
@@ -486,7 +486,7 @@ fn draw_ratio(
     in_order: bool,
 ) -> Draw {
     let options = Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: buffer << 10,
         target_file_size_base: table << 10,
         compression: Compression::None,
@@ -597,7 +597,7 @@ fn full_bands_of_two_levels_are_compacted() {
     for (kind, seed) in [of(Kind::BAND, &bands), of(Kind::VARIABLE_BANDS, &variable)].concat() {
         let place = Place::Device(kind);
         let draw = draw(place, seed);
-        assert_eq!(draw.options.tree, TreeKind::TwoLevel, "seed {seed}");
+        assert_eq!(draw.options.tree_kind(), TreeKind::TwoLevel, "seed {seed}");
         compactions += rounds(draw, seed, 2).expect("nothing is mounted").compactions;
     }
     assert!(compactions >= 6, "{compactions} compactions by hand");
@@ -611,7 +611,7 @@ fn full_bands_of_leveled_trees_come_back() {
     let of = |kind: Kind, seeds: &[u64]| seeds.iter().map(|seed| (kind, *seed)).collect::<Vec<_>>();
     for (kind, seed) in [of(Kind::BAND, &bands), of(Kind::VARIABLE_BANDS, &variable)].concat() {
         let draw = draw(Place::Device(kind), seed);
-        assert_eq!(draw.options.tree, TreeKind::Leveled, "seed {seed}");
+        assert_eq!(draw.options.tree_kind(), TreeKind::Leveled, "seed {seed}");
         rounds(draw, seed, 2).expect("nothing is mounted");
     }
 }

@@ -475,7 +475,7 @@ fn bytes_of_bands_flipped_give_an_error_or_the_right_answer() {
         let stride = if kind == Kind::VARIABLE_BANDS { 5 } else { 2 };
         let env = simulation(seed);
         let image = Image::fresh(&Env::real(), kind);
-        let with_tree = Options { tree, ..options() };
+        let with_tree = Options { tree: Some(tree), ..options() };
         let model = Arc::new(small_store_with(&env, &image, &with_tree, 1));
         let observation = image.observed(&env, &Arc::default());
         let state = observation.capture();

@@ -24,11 +24,11 @@ fn simulation(seed: u64) -> Env {
 /// A pool of 64 KiB, tables of up to 32.
 fn options() -> Options {
     Options {
-        tree: TreeKind::TwoLevel,
+        tree: Some(TreeKind::TwoLevel),
         write_buffer_size: 32 << 10,
         max_write_buffer_number: 2,
-        flush_key_ranges: true,
-        overlap_depth_max: 4,
+        flush_key_ranges: Some(true),
+        overlap_depth_max: Some(4),
         block_size: 512,
         block_cache_capacity: 64 << 10,
         log_buffer_size: Some(2 << 10),
@@ -179,7 +179,8 @@ fn ranges_follow_skew_that_moves() {
     let (env, mut random) = (simulation(3), Random::named(3, "keys"));
     let image = Image::fresh(&env, Kind::PLAIN);
     // Merged at once, a place has as many bytes of tables as keys, whatever was written to it: by these widths are told.
-    let db = open(&env, &image, &Options { level0_file_num_compaction_trigger: 1, overlap_depth_max: 1, ..options() });
+    let db =
+        open(&env, &image, &Options { level0_file_num_compaction_trigger: 1, overlap_depth_max: Some(1), ..options() });
     let (mut seen, mut range_flushes) = (BTreeSet::new(), 0);
     for place in [0, 1, 3, 2, 3, 0] {
         let mut flushed = Vec::new();
@@ -319,7 +320,7 @@ fn trees_that_search_level_0_by_age_are_refused_it() {
         let image = Image::fresh(&env, Kind::PLAIN);
         Db::open(&env, image.media(&env).expect("media"), options).err().expect("refused").to_string()
     };
-    let leveled = refused(Options { tree: TreeKind::Leveled, ..options() });
+    let leveled = refused(Options { tree: Some(TreeKind::Leveled), ..options() });
     assert!(leveled.contains("flush_key_ranges") && leveled.contains("leveled"), "{leveled}");
     let merged = refused(Options { max_write_buffer_number: 3, min_write_buffer_number_to_merge: 2, ..options() });
     assert!(merged.contains("min_write_buffer_number_to_merge"), "{merged}");
@@ -333,7 +334,7 @@ fn the_option_may_come_and_go() {
     let mut model = Model::new();
     for round in 0..6 {
         let flush_key_ranges = round % 2 == 0;
-        let db = open(&env, &image, &Options { flush_key_ranges, ..options() });
+        let db = open(&env, &image, &Options { flush_key_ranges: Some(flush_key_ranges), ..options() });
         compare(&db, &model, None, &format!("round {round}"));
         for number in 0..1500u64 {
             let (key, value) = (Order::Uniform.key(number, &mut random), vec![number as u8; 80]);

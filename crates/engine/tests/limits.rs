@@ -34,7 +34,8 @@ fn keys_and_values_at_their_limits(kind: Kind, tree: TreeKind) {
     let env = Env::sim(1);
     let image = Image::fresh_of(&env, kind, ROOM_BYTES);
     let media = || image.media(&env).expect("store");
-    let options = Options { tree, write_buffer_size: 1 << 20, target_file_size_base: 64 << 10, ..Options::default() };
+    let options =
+        Options { tree: Some(tree), write_buffer_size: 1 << 20, target_file_size_base: 64 << 10, ..Options::default() };
     let db = Db::open(&env, media(), options.clone()).expect("open");
     assert_eq!(KEY_BYTES_MAX, 64 << 10);
     let longest = vec![b'k'; KEY_BYTES_MAX];
@@ -131,7 +132,7 @@ fn memory_of_tables_is_bounded(kind: Kind, tree: TreeKind, tables_min: usize) {
     let image = Image::fresh_of(&env, kind, ROOM_BYTES);
     let media = || image.media(&env).expect("store");
     let options = Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: 4 << 10,
         target_file_size_base: 1 << 10,
         block_size: 256,

@@ -317,7 +317,7 @@ fn crash_during_repair(kind: Kind, what: &str, seed: u64, damaged: &CrashState, 
     });
     let lost = newest.iter().filter(|(key, value)| expected.get(*key) != Some(value)).count();
     // A tree in memory has one log, and of that nothing behind the first damage.
-    let may_lose_all = !trees::fixture(options.tree).has_tables && what.contains("log");
+    let may_lose_all = !trees::fixture(options.tree_kind()).has_tables && what.contains("log");
     let is_left = lost < newest.len() && !expected.is_empty();
     assert!(is_left || may_lose_all, "{what}: {lost} of {} keys lost", newest.len());
     let recorder = Arc::new(Recorder::default());
@@ -446,7 +446,7 @@ fn a_repair_on_a_device_cut_short_at_every_point_is_run_again_and_finds_the_same
 fn a_sound_database_of_another_tree_is_not_repaired() {
     let env = simulation(40, false);
     let image = Image::fresh(&env, Kind::PLAIN);
-    let two_level = Options { tree: TreeKind::TwoLevel, ..small_options() };
+    let two_level = Options { tree: Some(TreeKind::TwoLevel), ..small_options() };
     let db = open(&env, &image, two_level.clone()).expect("open");
     db.put(b"key", b"value").expect("put");
     db.close().expect("close");

@@ -110,8 +110,12 @@ impl Scene {
         let time_limit = Some(Duration::from_secs(30 * 24 * 3600));
         let env = Env::sim_with(SimOptions { seed, time_limit, ..SimOptions::default() });
         let medium = Medium::new(&env, place);
-        let options =
-            Options { tree: TreeKind::Memory, write_buffer_size: 64 << 10, log_buffer_size, ..Options::default() };
+        let options = Options {
+            tree: Some(TreeKind::Memory),
+            write_buffer_size: 64 << 10,
+            log_buffer_size,
+            ..Options::default()
+        };
         let note = format!("seed {seed}, {place:?}, values of {value_bytes}, log buffer {log_buffer_size:?}");
         let db = Db::open(&env, medium.media(&env), options.clone()).unwrap_or_else(|error| panic!("{note}: {error}"));
         let random = Random::named(seed, "memory space");
@@ -287,7 +291,7 @@ fn deletes_are_accepted_when_others_took_the_space() {
         let options = MemoryDirectoryOptions { capacity_bytes: Some(2 << 20), ..MemoryDirectoryOptions::default() };
         let directory = Arc::new(MemoryDirectory::with_options("ram", options));
         let store = || Arc::new(PlainStore::open(&env, directory.clone(), PlainOptions::default()));
-        let options = Options { tree: TreeKind::Memory, write_buffer_size: 64 << 10, ..Options::default() };
+        let options = Options { tree: Some(TreeKind::Memory), write_buffer_size: 64 << 10, ..Options::default() };
         let db = Db::open(&env, Media::of_files(store()), options).expect("open");
         let mut number = 0;
         while db.put(&key(number), &[3; 700]).is_ok() {

@@ -51,7 +51,7 @@ fn rewrites(files: &dyn FileStore) -> u64 {
 
 fn run(seed: u64, kind: Kind, options: Options, operations: u64) -> Ran {
     let env = Env::sim_with(SimOptions { seed, perturb: seed % 2 == 1, ..SimOptions::default() });
-    let space_bytes = kind.space_bytes(match options.tree {
+    let space_bytes = kind.space_bytes(match options.tree_kind() {
         TreeKind::TwoLevel => TWO_LEVEL_DEVICE_BYTES,
         _ => DEVICE_BYTES,
     });

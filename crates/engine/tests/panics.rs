@@ -73,7 +73,7 @@ impl Fuse {
 
 fn options(tree: TreeKind, workers: usize) -> Options {
     Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: 4 << 10,
         max_write_buffer_number: 2,
         level0_file_num_compaction_trigger: 2,

@@ -370,7 +370,12 @@ impl MemoryPlace {
 /// Options of a tree whose writes stay in a chain of logs.
 fn options_of_logs(tree: TreeKind) -> Options {
     let flush_key_ranges = tree == TreeKind::TwoLevel;
-    Options { tree, flush_key_ranges, write_buffer_size: 64 << 10, ..Options::default() }
+    Options {
+        tree: Some(tree),
+        flush_key_ranges: Some(flush_key_ranges),
+        write_buffer_size: 64 << 10,
+        ..Options::default()
+    }
 }
 
 /// The files that a killed process leaves, or a closed database. Every few writes were synced. The value of a key is its own, so that
@@ -575,7 +580,7 @@ fn every_sound_block_of_a_table_survives_and_keys_that_may_be_stale_are_named() 
         (TreeKind::TwoLevel, Compression::Lz4, 0),
         (TreeKind::TwoLevel, Compression::None, 4096),
     ] {
-        let options = Options { tree, compression, block_align, block_size: 1024, ..options() };
+        let options = Options { tree: Some(tree), compression, block_align, block_size: 1024, ..options() };
         let (files, older, newest) = layered(&options);
         let tables: Vec<&String> = files.keys().filter(|name| name.ends_with(".sst")).collect();
         assert!(tables.len() > 1, "{tables:?}");
@@ -683,7 +688,9 @@ fn damaged_tables_are_salvaged_without_a_manifest() {
 /// A copy is made of what is sound: a checkpoint to a store that shares no files verifies what it copies.
 #[test]
 fn a_checkpoint_copies_no_damage() {
-    for (tree, options) in [TreeKind::Leveled, TreeKind::TwoLevel].map(|tree| (tree, Options { tree, ..options() })) {
+    for (tree, options) in
+        [TreeKind::Leveled, TreeKind::TwoLevel].map(|tree| (tree, Options { tree: Some(tree), ..options() }))
+    {
         let (files, _, newest) = layered(&options);
         let table = files.keys().find(|name| name.ends_with(".sst")).expect("a table");
         let length = files[table].len();

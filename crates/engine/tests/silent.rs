@@ -212,7 +212,7 @@ fn faults(kind: Kind, history: &History) -> Vec<Fault> {
 /// A misdirected read may take the end of the store's journal with it.
 fn may_lose(fault: &Fault, options: &Options) -> MayLose {
     // What is held back is lost with a store that refuses writes since it found damage.
-    let is_held_back = options.log_buffer_size != Some(0) || options.log_write_behind_size > 0;
+    let is_held_back = options.log_buffer_size != Some(0) || options.log_write_behind_size.unwrap_or_default() > 0;
     match (fault.operation, fault.class, &fault.effect) {
         (Operation::Read, Some(IoClass::Metadata), FaultEffect::Misdirect) => MayLose::Last,
         _ if is_held_back => MayLose::Unsynced,

@@ -62,7 +62,7 @@ fn histories_on_nearly_full_bands_lose_nothing_that_was_acknowledged() {
 /// Options of a small medium: tables as large as a band.
 fn options(tree: TreeKind) -> Options {
     Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: 28 << 10,
         log_buffer_size: Some(4 << 10),
         target_file_size_base: 32 << 10,

@@ -1,5 +1,6 @@
 //! The file store interface.
 
+use crate::access_times::AccessTimes;
 use crate::error::StoreError;
 use crate::hint::Hint;
 use crate::occupancy::{Occupancy, StoreMeasure};
@@ -79,6 +80,10 @@ pub struct StoreProperties {
     pub read_alignment_bytes: u32,
     /// Neighbours in a file are neighbours in time: large reads pay.
     pub rotational: bool,
+    /// What reaching another place and transferring takes; that of the device where positioning costs most transfer, if there are several.
+    pub access: AccessTimes,
+    /// Files are placed by their level: those of low levels on faster devices.
+    pub places_by_level: bool,
     /// Table size the medium likes (a band, a zone, some tracks), if it has one.
     pub preferred_table_bytes: Option<u64>,
     /// Bytes of a table that should be read or written at once by those nobody waits for, if the store knows: no less costs much

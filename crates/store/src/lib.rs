@@ -8,6 +8,7 @@
 //! The second interface of this crate, segments (fixed-size, aligned, sealed one by one), comes
 //! with the tree that needs it and stands beside `file_store`.
 
+mod access_times;
 mod band;
 #[doc(hidden)]
 pub mod conformance;
@@ -30,6 +31,7 @@ mod record_cache;
 mod segments;
 mod wire;
 
+pub use access_times::AccessTimes;
 pub use band::{BandFormatOptions, BandStore};
 pub use error::{StoreError, StoreErrorKind};
 pub use extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};

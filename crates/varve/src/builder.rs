@@ -7,7 +7,7 @@ use crate::saved_options;
 use crate::spec::Spec;
 use crate::stack::{Stack, StackBuilder};
 use std::path::Path;
-use varve_engine::{Db, Options, RepairPlan, RepairReport};
+use varve_engine::{Choice, Db, Options, RepairPlan, RepairReport, TreeKind};
 use varve_env::Env;
 
 /// How a database is opened, or repaired: choices, and then one call that does it.
@@ -104,24 +104,26 @@ impl DatabaseBuilder {
         self.options.validate()?;
         let env = self.env.unwrap_or_else(Env::real);
         let builder = StackBuilder::new(&env).create(self.options.create_if_missing).format(self.format);
+        let builder = builder.profile(self.options.profile);
         let builder = match &self.begin_with {
             Some(image) => builder.begin_with(image),
             None => builder,
         };
         let stack = builder.read_only(self.read_only).build(spec)?;
+        let (options, choices) = for_stack(&self.options, &stack);
         if self.read_only {
-            let db = Db::open_read_only(&env, stack.media(), self.options)?;
-            return Ok(Varve::of_parts(db, stack, None));
+            let db = Db::open_read_only(&env, stack.media(), options)?;
+            return Ok(Varve::of_parts(db, stack, None, choices));
         }
-        let db = Db::open(&env, stack.media(), self.options.clone()).inspect_err(|_| stack.made().remove())?;
+        let db = Db::open(&env, stack.media(), options.clone()).inspect_err(|_| stack.made().remove())?;
         let logs = stack.logs().unwrap_or(stack.files());
         // What is gone with the process is read by nobody later.
         let lasts = stack.devices().iter().all(|device| device.description().keeps_bytes());
         let unsaved = match lasts {
-            true => saved_options::save(&**stack.files(), &**logs, &self.options).err(),
+            true => saved_options::save(&**stack.files(), &**logs, &options, &choices).err(),
             false => None,
         };
-        Ok(Varve::of_parts(db, stack, unsaved))
+        Ok(Varve::of_parts(db, stack, unsaved, choices))
     }
 
     /// What [`DatabaseBuilder::repair`] would do. Changes nothing.
@@ -131,7 +133,7 @@ impl DatabaseBuilder {
     pub fn plan_repair(self, spec: &Spec) -> Result<RepairPlan> {
         // Not even what an open of its stores would write.
         let (env, stack) = self.to_repair(spec, true)?;
-        let plan = varve_engine::plan_repair(&env, &stack.media(), &self.options)?;
+        let plan = varve_engine::plan_repair(&env, &stack.media(), &for_stack(&self.options, &stack).0)?;
         stack.flush_traces()?;
         Ok(plan)
     }
@@ -143,7 +145,7 @@ impl DatabaseBuilder {
     /// `NotFound` when there is nothing; what the media say; see [`varve_engine::repair`].
     pub fn repair(self, spec: &Spec) -> Result<RepairReport> {
         let (env, stack) = self.to_repair(spec, false)?;
-        let report = varve_engine::repair(&env, stack.media(), self.options)?;
+        let report = varve_engine::repair(&env, stack.media(), for_stack(&self.options, &stack).0)?;
         stack.flush_traces()?;
         Ok(report)
     }
@@ -154,14 +156,31 @@ impl DatabaseBuilder {
     /// As those of [`DatabaseBuilder::repair`].
     pub fn repair_and_discard(self, spec: &Spec) -> Result<RepairReport> {
         let (env, stack) = self.to_repair(spec, false)?;
-        let report = varve_engine::repair_and_discard(&env, stack.media(), self.options)?;
+        let report = varve_engine::repair_and_discard(&env, stack.media(), for_stack(&self.options, &stack).0)?;
         stack.flush_traces()?;
         Ok(report)
     }
 
     fn to_repair(&self, spec: &Spec, read_only: bool) -> Result<(Env, Stack)> {
         let env = self.env.clone().unwrap_or_else(Env::real);
-        let stack = StackBuilder::new(&env).create(false).read_only(read_only).build(spec)?;
+        let builder = StackBuilder::new(&env).create(false).read_only(read_only).profile(self.options.profile);
+        let stack = builder.build(spec)?;
         Ok((env, stack))
     }
+}
+
+/// `options` with a value for what is unset, by the medium and by the database that is on it.
+fn for_stack(options: &Options, stack: &Stack) -> (Options, Vec<Choice>) {
+    let files = &**stack.files();
+    let logs = stack.logs().map(|logs| logs.properties());
+    let existing = || {
+        // The manifest decides; what was saved with the database tells the tree where a repair finds no manifest.
+        stack.media().existing_tree().or_else(|| {
+            let saved = saved_options::saved_options(files).ok().flatten()?;
+            let name = saved.get("tree")?.as_str()?;
+            TreeKind::ALL.into_iter().find(|tree| tree.name() == name)
+        })
+    };
+    let existing = if options.tree.is_none() { existing() } else { None };
+    options.for_medium(files.properties(), logs, existing)
 }

@@ -13,7 +13,7 @@ use crate::stack::{Stack, StackBuilder};
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
-use varve_engine::{Db, OptionWithoutEffect, Statistics, Totals, Value, WriteOptions};
+use varve_engine::{Choice, Db, OptionWithoutEffect, Statistics, Totals, Value, WriteOptions};
 use varve_env::Env;
 use varve_store::Finding;
 
@@ -50,6 +50,7 @@ struct Inner {
     db: Db,
     stack: Stack,
     unsaved: Option<Error>,
+    choices: Vec<Choice>,
 }
 
 /// Opening and closing.
@@ -85,8 +86,8 @@ impl Varve {
         DatabaseBuilder::default()
     }
 
-    pub(crate) fn of_parts(db: Db, stack: Stack, unsaved: Option<Error>) -> Varve {
-        Varve { inner: Arc::new(Inner { db, stack, unsaved }) }
+    pub(crate) fn of_parts(db: Db, stack: Stack, unsaved: Option<Error>, choices: Vec<Choice>) -> Varve {
+        Varve { inner: Arc::new(Inner { db, stack, unsaved, choices }) }
     }
 
     /// Stops background work, closes the database for all its handles, and tells whether that went well. The others
@@ -399,6 +400,11 @@ impl Varve {
     /// reason. The property `varve.options-without-effect` has them as text.
     pub fn options_without_effect(&self) -> &[OptionWithoutEffect] {
         self.inner.db.options_without_effect()
+    }
+
+    /// Options that were unset when it was opened and that the medium decided, each with its value and the reason.
+    pub fn choices(&self) -> &[Choice] {
+        &self.inner.choices
     }
 
     /// Why the options it was opened with could not be saved with it, for those who ask later; none when they are, or

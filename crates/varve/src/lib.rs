@@ -89,7 +89,9 @@ pub mod options {
     pub use crate::saved_options::{SavedOptions, saved_options};
     pub use crate::suggestion::nearest_name;
     pub use toml::Value as OptionValue;
-    pub use varve_engine::{CompactionPriority, DatabaseOption, OptionUnit, OptionWithoutEffect};
+    pub use varve_engine::{
+        Choice, CompactionPriority, DatabaseOption, Favour, OptionUnit, OptionWithoutEffect, Profile,
+    };
 }
 
 /// What [`Varve::check`](crate::Varve::check) finds, and what a repair is going to do, and did.

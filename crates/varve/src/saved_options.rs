@@ -5,16 +5,17 @@
 //! | line | text |
 //! |---|---|
 //! | 1 | `varve-options 1`, the version last |
-//! | 2 to the last but one | TOML: `name = value`, one option to a line; those that are unset are not there |
+//! | 2 to the last but one | TOML: `name = value`, one option to a line; those that are unset are not there. Of an option that was unset and that the medium decided a comment follows, ` # ` and the reason |
 //! | last | `crc32c ` and the checksum of the lines before, eight hexadecimal digits |
 //!
 //! It is written under another name and renamed, so it is always whole, and only when it would say something else than
-//! before. It tells people what held; nothing is read from it when a database is opened. So what keeps it from being
+//! before. It tells people what held; nothing is read from it when a database is opened, and a repair takes the kind of tree from it where no manifest says it. So what keeps it from being
 //! written (no space, a failure) keeps nobody from opening the database, and one that is damaged is written anew. One of a
 //! newer version stays as it is.
 
 use crate::error::Error;
-use varve_engine::Options;
+use std::collections::BTreeMap;
+use varve_engine::{Choice, Options};
 use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions, StoreErrorKind};
 
 /// Its name.
@@ -29,6 +30,9 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 const FIRST_WORD: &str = "varve-options ";
 const VERSION: &str = "1";
 
+/// Before a reason.
+const REASON: &str = " # ";
+
 /// Space that is left to the database: it is not taken for this file.
 const ROOM_BYTES: u64 = 1 << 20;
 
@@ -36,6 +40,8 @@ const ROOM_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SavedOptions {
     table: toml::Table,
+    /// Why the medium decided an option, by its name.
+    reasons: BTreeMap<String, String>,
 }
 
 impl SavedOptions {
@@ -47,6 +53,11 @@ impl SavedOptions {
     /// The value of one that was set.
     pub fn get(&self, name: &str) -> Option<&toml::Value> {
         self.table.get(name)
+    }
+
+    /// Why an option that was unset has its value; `None` where it was set, or the medium decides nothing.
+    pub fn reason(&self, name: &str) -> Option<&str> {
+        self.reasons.get(name).map(String::as_str)
     }
 }
 
@@ -70,8 +81,13 @@ pub fn saved_options(files: &dyn FileStore) -> Result<Option<SavedOptions>, Erro
 }
 
 /// Saves `options` as they hold on `files` and `logs`, if that is something else than what is saved.
-pub(crate) fn save(files: &dyn FileStore, logs: &dyn FileStore, options: &Options) -> Result<(), Error> {
-    let text = encode(&options.on_stores(files.properties(), logs.properties()))?;
+pub(crate) fn save(
+    files: &dyn FileStore,
+    logs: &dyn FileStore,
+    options: &Options,
+    choices: &[Choice],
+) -> Result<(), Error> {
+    let text = encode(&options.on_stores(files.properties(), logs.properties()), choices)?;
     match saved_options(files) {
         Ok(Some(saved)) if decode(text.as_bytes())? == saved => return Ok(()),
         Err(Error::SavedOptions { is_newer: true, .. }) => return Ok(()),
@@ -101,8 +117,14 @@ fn damaged(expected: &str, found: &str) -> Error {
     Error::SavedOptions { is_newer: false, expected: expected.to_owned(), found: found.to_owned() }
 }
 
-fn encode(options: &Options) -> Result<String, Error> {
-    let text = format!("{FIRST_WORD}{VERSION}\n{}", options.to_toml()?);
+fn encode(options: &Options, choices: &[Choice]) -> Result<String, Error> {
+    let mut text = format!("{FIRST_WORD}{VERSION}\n");
+    for line in options.to_toml()?.lines() {
+        let reason =
+            choices.iter().find(|choice| line.split(' ').next() == Some(choice.name)).map(|choice| choice.reason);
+        let comment = reason.map_or(String::new(), |reason| format!("{REASON}{reason}"));
+        text.push_str(&format!("{line}{comment}\n"));
+    }
     let sum = crc32c::crc32c(text.as_bytes());
     Ok(format!("{text}crc32c {sum:08x}\n"))
 }
@@ -125,8 +147,15 @@ fn decode(bytes: &[u8]) -> Result<SavedOptions, Error> {
         }
         None => return Err(damaged(&format!("'{FIRST_WORD}{VERSION}' in the first line"), &shown())),
     }
-    let table = table.parse::<toml::Table>().map_err(|error| damaged("options in TOML", error.message()))?;
-    Ok(SavedOptions { table })
+    let parsed = table.parse::<toml::Table>().map_err(|error| damaged("options in TOML", error.message()))?;
+    let reason = |line: &str| {
+        let (before, reason) = line.split_once(REASON)?;
+        let (name, _) = before.split_once(" = ")?;
+        Some((name.to_owned(), reason.to_owned()))
+    };
+    // No value is a text with this sign in it: values are numbers, words and lists of them.
+    let reasons = table.lines().filter_map(reason).collect();
+    Ok(SavedOptions { table: parsed, reasons })
 }
 
 /// Any bytes; what is read is written and read as the same.
@@ -139,18 +168,34 @@ pub(crate) fn fuzz(bytes: &[u8]) {
 mod tests {
     use super::*;
 
+    /// On a disk, where the medium decides some.
+    fn resolved() -> (Options, Vec<Choice>) {
+        let choice = |name, value: &str| Choice { name, value: value.to_owned(), reason: "for a test" };
+        let options = Options {
+            tree: Some(varve_engine::TreeKind::Leveled),
+            pace_background_work: Some(true),
+            ..Options::default()
+        };
+        (options, vec![choice("pace_background_work", "true"), choice("tree", "leveled")])
+    }
+
     #[test]
     fn golden() {
-        let text = encode(&Options::default()).unwrap();
+        let text = encode(&resolved().0, &resolved().1).unwrap();
         assert_eq!(text, include_str!("saved_options/golden.txt"), "{text}");
         let saved = decode(text.as_bytes()).unwrap();
         assert_eq!(saved.get("write_buffer_size").and_then(toml::Value::as_integer), Some(64 << 20));
         assert_eq!(saved.get("log_buffer_size"), None);
+        // Written before there were reasons.
+        let before = decode(include_bytes!("saved_options/golden_without_reasons.txt")).unwrap();
+        assert_eq!(before.get("tree").and_then(toml::Value::as_str), Some("leveled"));
+        assert_eq!(before.reason("tree"), None);
+        assert_eq!((saved.reason("tree"), saved.reason("write_buffer_size")), (Some("for a test"), None));
     }
 
     #[test]
     fn every_flip_and_cut_is_found() {
-        let text = encode(&Options::default()).unwrap().into_bytes();
+        let text = encode(&resolved().0, &resolved().1).unwrap().into_bytes();
         for at in 0..text.len() {
             for bit in 0..8 {
                 let mut flipped = text.clone();

@@ -7,12 +7,12 @@ use crate::file_store::FILE_STORES;
 use crate::image::{DeviceImage, MediaImage};
 use crate::layer::LAYERS;
 use crate::registry::{self, FileStoreKind};
-use crate::spec::{Part, Spec, SpecErrorKind};
+use crate::spec::{Part, Spec, SpecErrorKind, SpecOption, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
 use varve_block::idler::ControlledDevice;
 use varve_block::raid::Array;
-use varve_engine::Media;
+use varve_engine::{Choice, Media, Options, Profile};
 use varve_env::Env;
 use varve_media::emulated::CompressedBacking;
 use varve_media::{Device, Directory, FaultInjector, FileTrace, MadePlace, OverlayDevice};
@@ -75,6 +75,8 @@ pub(crate) struct Construction<'a> {
     pub(crate) read_only: bool,
     /// What emulated devices hold at first, unless nothing.
     pub(crate) begin_with: Option<MediaImage>,
+    /// Where stores take from what the spec leaves open.
+    pub(crate) profile: Profile,
     /// Layers the stack hands out.
     pub(crate) handles: RefCell<Handles>,
 }
@@ -138,12 +140,14 @@ pub struct StackBuilder {
     format: bool,
     read_only: bool,
     begin_with: Option<MediaImage>,
+    profile: Profile,
 }
 
 impl StackBuilder {
     /// A builder of stacks in `env` that makes what is not there.
     pub fn new(env: &Env) -> Self {
-        StackBuilder { env: env.clone(), create: true, format: false, read_only: false, begin_with: None }
+        let profile = Profile::default();
+        StackBuilder { env: env.clone(), create: true, format: false, read_only: false, begin_with: None, profile }
     }
 
     /// Whether to make what is not there: the directory, the image file, the store on a blank
@@ -161,6 +165,12 @@ impl StackBuilder {
     /// [`varve_store::StoreError::ReadOnly`].
     pub fn read_only(self, read_only: bool) -> Self {
         StackBuilder { read_only, ..self }
+    }
+
+    /// Where stores take from what the spec leaves open: the allocation of tracks on an interlaced disk, the placement of tables on several
+    /// devices.
+    pub fn profile(self, profile: Profile) -> Self {
+        StackBuilder { profile, ..self }
     }
 
     /// Lets the devices of the spec, which must be of the same sizes, begin with what those of `image` held.
@@ -264,11 +274,32 @@ impl StackBuilder {
         Ok(choose_store(spec, first, &base).ok().map(|store| (store.name, is_named)))
     }
 
+    /// What a new database of `spec` would be opened with where `options` are unset, and why. `None` where a device of the spec is real or has its
+    /// bytes in a file: what such a medium decides is known once there is a store on it. Makes nothing that lasts.
+    ///
+    /// # Errors
+    /// As [`StackBuilder::build`].
+    pub fn choices_of(&self, spec: &Spec, options: &Options) -> Result<Option<Vec<Choice>>, Error> {
+        let is_in_memory = |part: &Part| {
+            let names_others = |option: &SpecOption| {
+                matches!(option.value(), Some(Value::Spec(_))) || ["trace", "record"].contains(&option.name())
+            };
+            registry::is_emulated(part) && !part.options().iter().any(names_others)
+        };
+        if !spec.parts().iter().all(is_in_memory) {
+            return Ok(None);
+        }
+        // A medium that no store fits on decides nothing.
+        let Ok(stack) = self.clone().create(true).read_only(false).build(spec) else { return Ok(None) };
+        let logs = stack.logs().map(|logs| logs.properties());
+        Ok(Some(options.for_medium(stack.files().properties(), logs, None).1))
+    }
+
     fn construction(&self) -> Construction<'_> {
         let read_only = self.read_only;
         let (create, format) = (self.create && !read_only, self.format && !read_only);
-        let (begin_with, handles) = (self.begin_with.clone(), RefCell::default());
-        Construction { env: &self.env, create, format, describe: false, read_only, begin_with, handles }
+        let (begin_with, handles, profile) = (self.begin_with.clone(), RefCell::default(), self.profile);
+        Construction { env: &self.env, create, format, describe: false, read_only, begin_with, profile, handles }
     }
 }
 
@@ -365,9 +396,9 @@ fn open_store(
     let is_emulated = registry::is_emulated(first) && !spec.parts().iter().any(has_hardware);
     if construction.create && is_emulated {
         let handles = RefCell::default();
-        let env = construction.env;
+        let (env, profile) = (construction.env, construction.profile);
         let (create, format, read_only, begin_with) = (false, false, false, None);
-        let described = Construction { create, format, describe: true, read_only, begin_with, env, handles };
+        let described = Construction { create, format, describe: true, read_only, begin_with, profile, env, handles };
         choose_store(spec, first, &build_base(&described, spec)?)?;
     }
     let base = build_base(construction, spec)?;

@@ -17,7 +17,7 @@ const MEMTABLE_BYTES: usize = 16 << 20;
 
 fn options(pace_background_work: bool, max_write_stall_ms: u64) -> Options {
     Options {
-        tree: TreeKind::TwoLevel,
+        tree: Some(TreeKind::TwoLevel),
         write_buffer_size: MEMTABLE_BYTES,
         max_write_buffer_number: 2,
         level0_file_num_compaction_trigger: 4,
@@ -25,8 +25,11 @@ fn options(pace_background_work: bool, max_write_stall_ms: u64) -> Options {
         level0_stop_writes_trigger: 14,
         compaction_readahead_size: Some(1 << 20),
         bloom_bits_per_key: 0,
-        pace_background_work,
-        max_write_stall_ms,
+        overlap_depth_max: Some(0),
+        flush_key_ranges: Some(false),
+        compact_in_pieces: Some(false),
+        pace_background_work: Some(pace_background_work),
+        max_write_stall_ms: Some(max_write_stall_ms),
         ..Options::default()
     }
 }
@@ -58,8 +61,12 @@ fn puts(count: u64, options: Options) -> (Vec<Duration>, CounterValues) {
 fn synced_puts_wait_as_long_where_ranges_are_flushed_and_merged_in_pieces() {
     const COUNT: u64 = 12_000;
     let stall = Duration::from_millis(150);
-    let in_ranges =
-        Options { flush_key_ranges: true, compact_in_pieces: true, overlap_depth_max: 2, ..options(true, 150) };
+    let in_ranges = Options {
+        flush_key_ranges: Some(true),
+        compact_in_pieces: Some(true),
+        overlap_depth_max: Some(2),
+        ..options(true, 150)
+    };
     let (took, counters) = puts(COUNT, in_ranges);
     let (bursts, waits) = (counters.bursts, counters.log_waits_for_bursts);
     let (range_flushes, pieces) = (counters.range_flushes, counters.compaction_pieces);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use varve::env::{Env, Random};
 use varve::media::{IoContext, ZoneId};
+use varve::options::{Favour, Profile};
 use varve::stack::StackBuilder;
 use varve::{Options, Spec, TreeKind, Varve};
 
@@ -109,7 +110,7 @@ fn a_host_aware_disk_stays_in_order_by_default() {
         let of_client = env.clone();
         let client = env.spawn("client", move || {
             let env = of_client;
-            let options = Options { tree, ..Options::default() };
+            let options = Options { tree: Some(tree), ..Options::default() };
             let builder = || Varve::builder().env(&env).options(options.clone());
             let db = builder().open_spec(&spec(HOST_AWARE)).unwrap();
             assert_eq!(non_sequential(&db, &env, tree), (0, 0), "{tree:?}");
@@ -138,5 +139,85 @@ fn extents_on_a_host_aware_disk_stay_extents() {
         drop(db);
         let error = begin(&named(other)).err().unwrap().to_string();
         assert!(error.contains(&format!("'{store}'")), "{error}");
+    }
+}
+
+fn tree_of(db: &Varve) -> (String, String) {
+    let choice = db.choices().iter().find(|choice| choice.name == "tree").expect("the tree was unset");
+    (choice.value.clone(), choice.reason.to_owned())
+}
+
+/// The tree of a new database follows from the medium, and that of one that is there is taken as it is.
+#[test]
+fn the_tree_follows_from_the_medium_and_stays() {
+    let env = Env::sim(1);
+    for (text, favour, tree) in [
+        ("smr:20GB", Favour::Writes, "two_level"),
+        ("smr:20GB", Favour::Scans, "leveled"),
+        ("hasmr:1TB", Favour::Balanced, "leveled"),
+        ("disk:20GB", Favour::Balanced, "leveled"),
+        ("disk:20GB", Favour::Writes, "two_level"),
+        ("imr:20GB", Favour::Balanced, "leveled"),
+        ("zns:50GB", Favour::Balanced, "leveled"),
+        ("zns:20GB+smr:200GB", Favour::Writes, "leveled"),
+        ("ssd:20GB", Favour::Balanced, "leveled"),
+    ] {
+        let spec = spec(&format!("{text}?backing=compressed").replace("+", "?backing=compressed+"));
+        let options = || Options { favour, ..Options::default() };
+        let db = Varve::builder().env(&env).options(options()).open_spec(&spec).unwrap();
+        assert_eq!(tree_of(&db).0, tree, "{text} {favour:?}");
+        db.put("key", "value").unwrap();
+        if text.starts_with("imr") {
+            continue; // No image is taken of overlapping tracks.
+        }
+        let image = db.close_into_image().unwrap();
+        for favour in [Favour::Writes, Favour::Balanced, Favour::Scans] {
+            let options = Options { favour, ..Options::default() };
+            let builder = || Varve::builder().env(&env).options(options.clone()).begin_with(&image);
+            let db = builder().open_spec(&spec).unwrap();
+            assert_eq!(tree_of(&db), (tree.to_owned(), "the tree that is on the medium".to_owned()), "{text}");
+            assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+            drop(db);
+            let reader = builder().read_only(true).open_spec(&spec).unwrap();
+            assert_eq!(tree_of(&reader).0, tree, "{text}");
+        }
+    }
+}
+
+/// What was set by hand stays, and what has no effect is named.
+#[test]
+fn options_given_by_hand_win() {
+    let env = Env::sim(1);
+    let options = Options { tree: Some(TreeKind::Leveled), overlap_depth_max: Some(7), ..Options::default() };
+    let db = Varve::builder().env(&env).options(options).open_spec(&spec("smr:20GB?backing=compressed")).unwrap();
+    assert!(
+        db.choices().iter().all(|choice| !["tree", "overlap_depth_max"].contains(&choice.name)),
+        "{:?}",
+        db.choices()
+    );
+    let without: Vec<&str> = db.options_without_effect().iter().map(|option| option.name).collect();
+    assert_eq!(without, ["overlap_depth_max"]);
+}
+
+fn layout(db: &Varve, name: &str) -> String {
+    let layout = db.stack().files().layout();
+    layout.into_iter().find(|(what, _)| *what == name).expect("a line of the layout").1
+}
+
+/// `profile=paper` gives stores the policies of the papers where the spec leaves them open.
+#[test]
+fn the_papers_configuration_reaches_stores() {
+    let env = Env::sim(1);
+    for (profile, allocation, caching) in
+        [(Profile::Medium, "cost-aware", "records"), (Profile::Paper, "compaction-aware", "fifo")]
+    {
+        let options = || Options { profile, ..Options::default() };
+        let open = |text: &str| Varve::builder().env(&env).options(options()).open_spec(&spec(text)).unwrap();
+        let imr = open("imr:20GB?backing=compressed");
+        let shown = layout(&imr, "allocation");
+        assert!(shown.contains(allocation), "{shown}");
+        let hybrid = open("zns:20GB?backing=compressed+smr:200GB?backing=compressed");
+        let shown = layout(&hybrid, "caching");
+        assert!(shown.contains(caching), "{shown}");
     }
 }

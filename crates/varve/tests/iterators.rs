@@ -182,7 +182,7 @@ fn iterators_end_with_closed_once_the_database_is_closed() {
                     std::fs::create_dir_all(std::path::Path::new(path).parent().unwrap()).unwrap();
                 }
                 let options = Options {
-                    tree,
+                    tree: Some(tree),
                     allow_mmap_reads,
                     write_buffer_size: 64 << 10,
                     target_file_size_base: 64 << 10,

@@ -183,7 +183,7 @@ impl Case {
             None => 1 << 20,
             Some(bytes) => bytes as u64,
         };
-        match options.log_write_behind_size as u64 {
+        match options.log_write_behind_size.unwrap_or_default() as u64 {
             0 => buffer_bytes,
             // One piece may be on its way alone that is larger: what the log held back and the group after that.
             behind_bytes => buffer_bytes + behind_bytes.max(buffer_bytes + WRITERS as u64 * history::BATCH_BYTES_MAX),

@@ -54,8 +54,12 @@ fn a_zoned_block_device_holds_a_database_in_both_trees() {
     let spec: Spec = format!("dev:{}?store=band", path.display()).parse().unwrap();
     let env = Env::real();
     for tree in TreeKind::OF_TABLES {
-        let options =
-            Options { tree, write_buffer_size: 1 << 20, max_bytes_for_level_base: 4 << 20, ..Options::default() };
+        let options = Options {
+            tree: Some(tree),
+            write_buffer_size: 1 << 20,
+            max_bytes_for_level_base: 4 << 20,
+            ..Options::default()
+        };
         let open =
             |format: bool| Varve::builder().env(&env).options(options.clone()).format(format).open_spec(&spec).unwrap();
         let (mut model, mut random) = (Model::new(), Random::named(1, "zoned device"));

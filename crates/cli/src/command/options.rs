@@ -23,8 +23,11 @@ Options are set with -o NAME=VALUE, or in a file given by --config:
   write_buffer_size = \"128MiB\"
   compression = \"lz4\"
 
+An option that is unset follows from the medium and from two dials: -o favour=writes, balanced or scans, and
+-o profile=paper for the configuration of the paper. --of says what was chosen, and why.
+
 They hold for as long as the database is open. With those of --of, what the medium made of them is said; they
-are kept in a file beside the database, for people: opening a database does not read them.")]
+are kept in a file beside the database, for people: opening one takes at most the kind of tree from it.")]
 pub(crate) struct OptionsCommand {
     /// These only
     #[arg(value_name = "NAME")]
@@ -116,7 +119,11 @@ fn show(
     }
     for option in chosen {
         let value = saved.get(option.name).map_or("unset".to_owned(), |value| option.unit.show(value));
-        let note = if value == option.default { String::new() } else { format!("  (default {})", option.default) };
+        let note = match saved.reason(option.name) {
+            Some(reason) => format!("  (chosen: {reason})"),
+            None if value == option.default => String::new(),
+            None => format!("  (default {})", option.default),
+        };
         console.line(format!("{} = {value}{note}", option.name))?;
     }
     for (name, value) in others() {

@@ -155,30 +155,47 @@ impl Manifest {
         Ok(recovered)
     }
 
-    /// What the manifest that `current` names adds up to.
-    fn read(store: &dyn FileStore, current: &Current) -> Result<Recovered, Error> {
+    /// The tree that the manifest in force names in its first record; `None` where there is no manifest. Cost: reads CURRENT and the
+    /// first record.
+    pub(crate) fn tree(store: &dyn FileStore) -> Result<Option<String>, Error> {
+        let Some(current) = Current::read(store)? else { return Ok(None) };
+        let (mut reader, _) = Self::reader(store, &current)?;
+        let name = file_name::manifest(current.manifest_number);
+        let mut contents = Contents::default();
+        if let Some(record) = reader.next()? {
+            let offset = record.offset_bytes;
+            VersionEdit::decode(record.data)
+                .and_then(|edit| contents.apply(edit))
+                .map_err(|damage| damage.in_file(&name, offset, "version edit"))?;
+        }
+        Ok(Some(contents.tree))
+    }
+
+    /// A reader of the manifest that `current` names, at its first record, and its header.
+    fn reader(store: &dyn FileStore, current: &Current) -> Result<(LogReader, LogHeader), Error> {
         let number = current.manifest_number;
         let name = file_name::manifest(number);
-        let damaged = |offset_bytes: u64, expected: &str, found: &str| Error::Corruption {
-            file: name.clone(),
-            offset_bytes,
-            structure: "manifest".to_string(),
-            expected: expected.to_string(),
-            found: found.to_string(),
-        };
         let file = match store.open(&name, &OpenOptions::default()) {
             Ok(file) => file,
             Err(error) if error.kind() == StoreErrorKind::NotFound => {
-                return Err(damaged(0, &format!("the manifest that {CURRENT} names"), "no such file"));
+                return Err(damaged(&name, 0, &format!("the manifest that {CURRENT} names"), "no such file"));
             }
             Err(error) => return Err(Error::Store(error)),
         };
         let mut reader = LogReader::open(file, &name, Purpose::Manifest, number)?;
         let Some(header) = reader.header().copied() else {
-            return Err(damaged(0, "a header, which was synced", "none"));
+            return Err(damaged(&name, 0, "a header, which was synced", "none"));
         };
         reader.expect_salt(current.salt)?;
         reader.expect_synced(current.synced_bytes);
+        Ok((reader, header))
+    }
+
+    /// What the manifest that `current` names adds up to.
+    fn read(store: &dyn FileStore, current: &Current) -> Result<Recovered, Error> {
+        let number = current.manifest_number;
+        let name = file_name::manifest(number);
+        let (mut reader, header) = Self::reader(store, current)?;
         let mut contents = Contents::default();
         let mut edits = 0;
         while let Some(record) = reader.next()? {
@@ -190,9 +207,19 @@ impl Manifest {
             edits += 1;
         }
         if edits == 0 {
-            return Err(damaged(crate::log::HEADER_BYTES as u64, "a snapshot", "no record"));
+            return Err(damaged(&name, crate::log::HEADER_BYTES as u64, "a snapshot", "no record"));
         }
         Ok(Recovered { number, database: header.database, contents })
+    }
+}
+
+fn damaged(name: &str, offset_bytes: u64, expected: &str, found: &str) -> Error {
+    Error::Corruption {
+        file: name.to_owned(),
+        offset_bytes,
+        structure: "manifest".to_string(),
+        expected: expected.to_string(),
+        found: found.to_string(),
     }
 }
 

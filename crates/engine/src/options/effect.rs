@@ -1,6 +1,6 @@
 //! Options that have no effect with the other options, or on the medium.
 
-use super::{Options, TreeKind};
+use super::{Options, Profile, TreeKind};
 use varve_store::StoreProperties;
 
 /// An option that is not at its default and changes nothing.
@@ -16,6 +16,7 @@ pub struct OptionWithoutEffect {
 /// Options that trees in memory read.
 const OF_MEMORY_TREES: &[&str] = &[
     "tree",
+    "profile",
     "create_if_missing",
     "error_if_exists",
     "write_buffer_size",
@@ -65,23 +66,26 @@ impl Options {
     /// Why an option has no effect, if it has none.
     fn reason(&self, name: &str, files: &StoreProperties, has_log_store: bool) -> Option<&'static str> {
         let is_one_of = |names: &[&str]| names.contains(&name);
-        match self.tree {
+        match self.tree_kind() {
             TreeKind::Memory if !is_one_of(OF_MEMORY_TREES) => return Some("tree=memory has no tables"),
             TreeKind::TwoLevel if is_one_of(OF_LEVELED_TREES) => return Some("only tree=leveled reads it"),
             TreeKind::Leveled if is_one_of(OF_TWO_LEVEL_TREES) => return Some("only tree=two_level reads it"),
             _ => {}
         }
-        if is_one_of(OF_THE_PAPERS_SELECTION) && self.overlap_depth_max > 0 {
+        if is_one_of(OF_THE_PAPERS_SELECTION) && self.overlap_depth_max.unwrap_or_default() > 0 {
             return Some("overlap_depth_max selects the tables instead");
         }
         match name {
             "target_file_size_base" if files.preferred_table_bytes.is_some() => {
                 Some("a table fills a band or zone of the medium")
             }
+            "favour" if self.profile == Profile::Paper => Some("profile=paper has one configuration for a medium"),
             "max_size_amplification_percent" if !self.level_compaction_dynamic_level_bytes => {
                 Some("levels have fixed sizes without level_compaction_dynamic_level_bytes")
             }
-            "max_write_stall_ms" if !self.pace_background_work => Some("it needs pace_background_work"),
+            "max_write_stall_ms" if !self.pace_background_work.unwrap_or_default() => {
+                Some("it needs pace_background_work")
+            }
             "max_write_stall_ms" if has_log_store => Some("logs have a store of their own"),
             "compression" if !self.compression_per_level.is_empty() => {
                 Some("compression_per_level names the compression of every level")
@@ -114,21 +118,22 @@ mod tests {
     fn names_every_option_that_has_no_effect() {
         for tree in TreeKind::ALL {
             for preferred in [None, Some(1 << 20)] {
-                let options = Options { tree, ..Options::default() };
+                let options = Options { tree: Some(tree), ..Options::default() };
                 assert_eq!(names(&options, preferred, true), [""; 0], "{tree:?}");
             }
         }
-        let leveled = Options { overlap_depth_max: 5, target_file_size_base: 1 << 20, ..Options::default() };
+        let leveled = Options { overlap_depth_max: Some(5), target_file_size_base: 1 << 20, ..Options::default() };
         assert_eq!(names(&leveled, None, false), ["overlap_depth_max"]);
         assert_eq!(names(&leveled, Some(1 << 20), false), ["overlap_depth_max", "target_file_size_base"]);
-        let stalls = Options { max_write_stall_ms: 50, ..Options::default() };
+        let stalls = Options { max_write_stall_ms: Some(50), ..Options::default() };
         assert_eq!(names(&stalls, None, false), ["max_write_stall_ms"]);
-        let paced = Options { pace_background_work: true, ..stalls };
+        let paced = Options { pace_background_work: Some(true), ..stalls };
         assert_eq!(names(&paced, None, false), [""; 0]);
         assert_eq!(names(&paced, None, true), ["max_write_stall_ms"]);
-        let two_level = Options { tree: TreeKind::TwoLevel, num_levels: 3, max_level0_compaction_tables: 3, ..leveled };
+        let two_level =
+            Options { tree: Some(TreeKind::TwoLevel), num_levels: 3, max_level0_compaction_tables: 3, ..leveled };
         assert_eq!(names(&two_level, None, false), ["max_level0_compaction_tables", "num_levels"]);
-        let of_paper = Options { overlap_depth_max: 0, num_levels: 7, ..two_level };
+        let of_paper = Options { overlap_depth_max: Some(0), num_levels: 7, ..two_level };
         assert_eq!(names(&of_paper, None, false), [""; 0]);
         let fixed = Options {
             level_compaction_dynamic_level_bytes: false,
@@ -178,10 +183,16 @@ mod tests {
     fn options_without_effect_change_nothing() {
         for tree in TreeKind::ALL {
             let base = Options {
-                tree,
+                tree: Some(tree),
                 write_buffer_size: 16 << 10,
                 target_file_size_base: 16 << 10,
                 max_bytes_for_level_base: 64 << 10,
+                flush_key_ranges: Some(false),
+                overlap_depth_max: Some(0),
+                compact_in_pieces: Some(false),
+                pace_background_work: Some(false),
+                max_write_stall_ms: Some(0),
+                log_write_behind_size: Some(0),
                 ..Options::default()
             };
             let events_of_base = events(&base).expect("valid options");

@@ -18,6 +18,8 @@ pub(crate) struct Sizes {
     pub(crate) flushed_table_bytes: u64,
     /// Size from which a manifest is replaced by a new one.
     pub(crate) manifest_bytes_max: u64,
+    /// Size of logs that may be kept for entries in memory beyond what memory holds: a sixteenth of the medium.
+    pub(crate) log_bytes_max: u64,
 }
 
 impl Sizes {
@@ -30,6 +32,7 @@ impl Sizes {
             table_bytes: options.target_file_size_base.min(limit_bytes),
             flushed_table_bytes: limit_bytes.saturating_add(limit_bytes / 4),
             manifest_bytes_max: options.max_manifest_file_size.min(part_bytes(files)),
+            log_bytes_max: part_bytes(files).saturating_mul(8),
         }
     }
 

@@ -192,6 +192,8 @@ impl SlowStore {
             properties: StoreProperties {
                 read_alignment_bytes: 1,
                 rotational: false,
+                access: varve_store::AccessTimes::typical(false),
+                places_by_level: false,
                 preferred_transfer_bytes: None,
                 preferred_table_bytes: None,
                 table_bytes_max: u64::MAX,

@@ -71,7 +71,7 @@ impl ThrottleOptions {
     fn new(options: &Options, memtable_bytes: u64) -> ThrottleOptions {
         let stall = StallOptions {
             // Writers that keep the pace of compactions are not slowed by level 0 once more.
-            level0_slowdown_writes_trigger: match options.pace_background_work {
+            level0_slowdown_writes_trigger: match options.pace_background_work.unwrap_or_default() {
                 true => usize::MAX,
                 false => options.level0_slowdown_writes_trigger,
             },
@@ -83,7 +83,7 @@ impl ThrottleOptions {
         ThrottleOptions {
             stall,
             delayed_write_rate: options.delayed_write_rate,
-            is_paced: options.pace_background_work,
+            is_paced: options.pace_background_work.unwrap_or_default(),
             is_relieved: !options.disable_auto_compactions,
             level0_slowdown: options.level0_slowdown_writes_trigger,
             // Where ranges of keys are flushed several tables are one more over a key; counted so jobs are done sooner.
@@ -140,8 +140,8 @@ impl Throttle {
     /// Of a tree whose memtables are full at `memtable_bytes`.
     pub(crate) fn new(env: &Env, options: &Options, memtable_bytes: usize, logs: LogMedium) -> Throttle {
         let LogMedium { is_apart: logs_apart, flush_is_device_request } = logs;
-        let stall = Duration::from_millis(options.max_write_stall_ms);
-        let bursts = options.pace_background_work && !stall.is_zero() && !logs_apart;
+        let stall = Duration::from_millis(options.max_write_stall_ms.unwrap_or_default());
+        let bursts = options.pace_background_work.unwrap_or_default() && !stall.is_zero() && !logs_apart;
         let gate = if bursts { LogGate::new(env) } else { LogGate::default() };
         let delay = WriteDelay::new(options.delayed_write_rate);
         Throttle {
@@ -152,11 +152,11 @@ impl Throttle {
                 bytes_per_second: AtomicU64::new(options.delayed_write_rate),
                 delay: parking_lot::Mutex::new(delay),
             },
-            jobs: Jobs::new(flush_is_device_request && options.log_write_behind_size == 0),
+            jobs: Jobs::new(flush_is_device_request && options.log_write_behind_size.unwrap_or_default() == 0),
             logs_apart,
             bursts: Bursts::new(stall, gate.clone()),
             rate_limiter: RateLimiter::new(env, options.rate_limit_bytes_per_second),
-            log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size as u64, gate)),
+            log_backlog: Arc::new(LogBacklog::new(options.log_write_behind_size.unwrap_or_default() as u64, gate)),
         }
     }
 

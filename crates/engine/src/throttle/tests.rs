@@ -14,7 +14,7 @@ fn throttle(env: &Env, options: Options) -> Throttle {
 fn a_job_keeps_pace_with_writes() {
     let env = Env::sim(1);
     // One memtable more may be written: a quarter of it is 25 KiB.
-    let options = Options { pace_background_work: true, max_write_buffer_number: 2, ..Options::default() };
+    let options = Options { pace_background_work: Some(true), max_write_buffer_number: 2, ..Options::default() };
     let throttle = Arc::new(throttle(&env, options));
     let timed = |pace: &JobPace, bytes: u64| {
         let start = env.now();
@@ -61,7 +61,7 @@ fn a_job_keeps_pace_with_writes() {
 #[test]
 fn a_job_waits_for_nobody_where_logs_are_apart() {
     let env = Env::sim(1);
-    let options = Options { pace_background_work: true, max_write_buffer_number: 2, ..Options::default() };
+    let options = Options { pace_background_work: Some(true), max_write_buffer_number: 2, ..Options::default() };
     let throttle = Throttle::new(&env, &options, 100 << 10, LogMedium { is_apart: true, ..DISK });
     throttle.note_written(1);
     let (pace, start) = (throttle.flush_pace(1 << 20, 100 << 10, 0), env.now());
@@ -108,7 +108,7 @@ fn slowed_writers_get_their_rate() {
 #[test]
 fn nobody_is_held_where_nothing_is_compacted() {
     let env = Env::sim(1);
-    let options = Options { disable_auto_compactions: true, pace_background_work: true, ..Options::default() };
+    let options = Options { disable_auto_compactions: true, pace_background_work: Some(true), ..Options::default() };
     let throttle = throttle(&env, options);
     throttle.update(&Pressure { level0_tables: 1000, pending_compaction_bytes: u64::MAX });
     assert_eq!(throttle.stall(), Stall::None);
@@ -124,8 +124,8 @@ fn a_job_in_bursts_keeps_few_writes_waiting() {
     for seed in 0..20 {
         let env = Env::sim(seed);
         let options = Options {
-            pace_background_work: true,
-            max_write_stall_ms: 100,
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(100),
             max_write_buffer_number: 2,
             ..Options::default()
         };
@@ -177,7 +177,7 @@ fn a_job_in_bursts_keeps_few_writes_waiting() {
 #[test]
 fn where_jobs_move_in_bursts_writers_wait_seldom_and_as_long() {
     let env = Env::sim(1);
-    let options = Options { pace_background_work: true, max_write_stall_ms: 100, ..Options::default() };
+    let options = Options { pace_background_work: Some(true), max_write_stall_ms: Some(100), ..Options::default() };
     let throttle = throttle(&env, options);
     throttle.jobs.flushes.rate().note(1 << 20, 1_000_000_000);
     // As much room as there is to do: a mebibyte a second.
@@ -202,10 +202,10 @@ fn while_nobody_waits_for_the_log_nobody_is_held() {
     for max_write_stall_ms in [0, 100] {
         let env = Env::sim(1);
         let options = Options {
-            pace_background_work: true,
-            max_write_stall_ms,
+            pace_background_work: Some(true),
+            max_write_stall_ms: Some(max_write_stall_ms),
             max_write_buffer_number: 2,
-            log_write_behind_size: 1 << 20,
+            log_write_behind_size: Some(1 << 20),
             ..Options::default()
         };
         let throttle = throttle(&env, options);
@@ -239,9 +239,9 @@ fn while_nobody_waits_for_the_log_nobody_is_held() {
 fn how_fast_jobs_are_that_nobody_holds_is_measured() {
     let env = Env::sim(1);
     let options = Options {
-        pace_background_work: true,
-        max_write_stall_ms: 100,
-        log_write_behind_size: 1 << 20,
+        pace_background_work: Some(true),
+        max_write_stall_ms: Some(100),
+        log_write_behind_size: Some(1 << 20),
         ..Options::default()
     };
     let throttle = throttle(&env, options);
@@ -276,9 +276,9 @@ fn how_fast_jobs_are_that_nobody_holds_is_measured() {
 fn what_ends_a_table_counts_where_nobody_holds_a_job() {
     let env = Env::sim(1);
     let options = Options {
-        pace_background_work: true,
-        max_write_stall_ms: 100,
-        log_write_behind_size: 1 << 20,
+        pace_background_work: Some(true),
+        max_write_stall_ms: Some(100),
+        log_write_behind_size: Some(1 << 20),
         ..Options::default()
     };
     let throttle = throttle(&env, options);

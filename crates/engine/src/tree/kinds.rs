@@ -24,8 +24,8 @@ pub(crate) struct Kind {
 ///
 /// Errors: [`Error::InvalidArgument`] names an option, its value and the limit.
 pub(crate) fn kind_of(options: &Options) -> Result<&'static Kind, Error> {
-    let kind = &KINDS[options.tree as usize];
-    debug_assert_eq!(kind.tree, options.tree);
+    let kind = &KINDS[options.tree_kind() as usize];
+    debug_assert_eq!(kind.tree, options.tree_kind());
     options.validate()?;
     (kind.check_options)(options)?;
     Ok(kind)
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn every_kind_stands_where_it_is_looked_up() {
         for tree in TreeKind::ALL {
-            assert_eq!(kind_of(&Options { tree, ..Options::default() }).unwrap().tree, tree);
+            assert_eq!(kind_of(&Options { tree: Some(tree), ..Options::default() }).unwrap().tree, tree);
         }
     }
 
@@ -71,9 +71,12 @@ mod tests {
     fn options_are_judged_by_the_kind_that_uses_them() {
         for tree in TreeKind::ALL {
             let refused = |options: Options| kind_of(&options).err().map(|error| error.to_string());
-            let levels = refused(Options { tree, num_levels: 1, ..Options::default() });
+            let levels = refused(Options { tree: Some(tree), num_levels: 1, ..Options::default() });
             assert_eq!(levels.is_some_and(|text| text.contains("num_levels")), tree != TreeKind::Memory, "{tree:?}");
-            assert!(refused(Options { tree, write_buffer_size: 1, ..Options::default() }).is_some(), "{tree:?}");
+            assert!(
+                refused(Options { tree: Some(tree), write_buffer_size: 1, ..Options::default() }).is_some(),
+                "{tree:?}"
+            );
         }
     }
 
@@ -81,7 +84,7 @@ mod tests {
     fn media_without_what_a_kind_needs_are_refused_by_name() {
         let env = Env::sim(1);
         for tree in TreeKind::ALL {
-            let options = Options { tree, ..Options::default() };
+            let options = Options { tree: Some(tree), ..Options::default() };
             let kind = kind_of(&options).unwrap();
             let none = Media::default;
             let refused = [

@@ -82,7 +82,7 @@ impl History {
 
     /// The same in another tree.
     pub(crate) fn in_tree(self, tree: TreeKind) -> History {
-        History { options: Options { tree, ..self.options }, ..self }
+        History { options: Options { tree: Some(tree), ..self.options }, ..self }
     }
 
     /// Writes batch `number`, counted from 1.

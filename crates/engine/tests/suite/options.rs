@@ -49,12 +49,12 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
         compaction_pri: priorities[random.index(3)],
         max_level0_compaction_tables: pick(&mut random, &[1, 2, 8]) as usize,
         level1_overlap_compaction_trigger: pick(&mut random, &[1, 2, 5]) as usize,
-        overlap_depth_max: pick(&mut random, &[0, 1, 4]) as usize,
-        pace_background_work: random.chance(1, 3),
-        log_write_behind_size: pick(&mut random, &[0, 0, 2 << 10]) as usize,
-        max_write_stall_ms: Random::named(seed, "stall").index(3) as u64 * 5,
+        overlap_depth_max: Some(pick(&mut random, &[0, 1, 4]) as usize),
+        pace_background_work: Some(random.chance(1, 3)),
+        log_write_behind_size: Some(pick(&mut random, &[0, 0, 2 << 10]) as usize),
+        max_write_stall_ms: Some(Random::named(seed, "stall").index(3) as u64 * 5),
         max_size_amplification_percent: pick(&mut random, &[0, 12, 12, 100, 300]),
-        tree,
+        tree: Some(tree),
         ..Options::default()
     };
     let level0_score_by_bytes = random.chance(1, 3);
@@ -65,8 +65,8 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     Options {
         min_write_buffer_number_to_merge: merged,
         level0_score_by_bytes,
-        flush_key_ranges,
-        compact_in_pieces,
+        flush_key_ranges: Some(flush_key_ranges),
+        compact_in_pieces: Some(compact_in_pieces),
         ..options
     }
 }

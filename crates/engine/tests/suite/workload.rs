@@ -111,7 +111,7 @@ impl Setting {
     fn holds_back(&self) -> bool {
         let by_default = if self.kind.is_plain() { 0 } else { 1 << 20 };
         self.options.log_buffer_size.unwrap_or(by_default) > 0
-            || self.options.log_write_behind_size > 0
+            || self.options.log_write_behind_size.unwrap_or_default() > 0
             || self.kind == Kind::EXTENT_EXT4
     }
 

@@ -23,6 +23,7 @@ use super::scan::{DamagedPart, LogExtent, add_frame, scan};
 use super::shared::{SharedZones, Sharing};
 use super::sharing::open_zones_max;
 use super::state::{BandState, LogBand};
+use crate::access_times::AccessTimes;
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::identity::{Identity, OpenedAs};
@@ -588,6 +589,8 @@ impl Mounted {
         let properties = StoreProperties {
             read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
             rotational: capabilities.rotational,
+            access: AccessTimes::of(capabilities),
+            places_by_level: false,
             preferred_transfer_bytes: None,
             preferred_table_bytes: Some(geometry.table_bytes()),
             table_bytes_max,

@@ -16,6 +16,7 @@ use super::map::ExtentMap;
 use super::node::Node;
 use super::open_store::OpenStore;
 use super::state::{ExtentState, free_space_without};
+use crate::access_times::AccessTimes;
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
 use crate::journal::{Journal, Recovered, corruption, unreadable};
@@ -175,6 +176,8 @@ pub(super) fn read(env: &Env, device: Device, beneath: Vec<Arc<SyncOrder>>) -> R
     let properties = StoreProperties {
         read_alignment_bytes: device.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
+        access: AccessTimes::of(capabilities),
+        places_by_level: false,
         preferred_transfer_bytes: None,
         preferred_table_bytes: None,
         table_bytes_max: free_blocks * block_bytes,

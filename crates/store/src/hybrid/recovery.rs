@@ -18,6 +18,7 @@ use super::records::{ATTEMPT_NAME, Found, NUMBERS_OF_OPEN, Record, Resolved, Set
 use super::removals::Removals;
 use super::tiers::tiers_of;
 use super::wake::Wake;
+use crate::access_times::AccessTimes;
 use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve};
 use crate::error::StoreError;
 use crate::file_store::{Location, StoreProperties};
@@ -343,6 +344,11 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
     StoreProperties {
         read_alignment_bytes: each().map(|properties| properties.read_alignment_bytes).max().unwrap_or(1),
         rotational: each().any(|properties| properties.rotational),
+        access: each()
+            .map(|properties| properties.access)
+            .max_by_key(AccessTimes::bytes_per_positioning)
+            .unwrap_or(AccessTimes::TYPICAL_SOLID_STATE),
+        places_by_level: members.iter().any(|member| member.tier > 0),
         preferred_transfer_bytes: preferred_transfer_bytes(members, options),
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
         table_bytes_max: each().fold(0, |sum: u64, properties| sum.saturating_add(properties.table_bytes_max)),

@@ -22,6 +22,7 @@ use super::relocation::Relocations;
 use super::state::{Beginning, ImrState};
 use super::view::Disk;
 use super::{ImrOpenOptions, TrackWrites};
+use crate::access_times::AccessTimes;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::extent::ExtentStore;
 use crate::file_store::{CreateOptions, FileStore, Location, StoreProperties};
@@ -353,6 +354,8 @@ pub(super) fn open(env: &Env, devices: &ImrDevices, options: &ImrOpenOptions) ->
     let properties = StoreProperties {
         read_alignment_bytes: disk.block.geometry().sector_bytes.max(capabilities.buffer_alignment_bytes),
         rotational: capabilities.rotational,
+        access: AccessTimes::of(capabilities),
+        places_by_level: false,
         preferred_transfer_bytes: None,
         preferred_table_bytes: None,
         table_bytes_max: geometry.usable_bytes(),

@@ -20,6 +20,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+use crate::access_times::AccessTimes;
 use crate::error::StoreError;
 use crate::file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadableFile, Severity, StoreLock,
@@ -130,6 +131,8 @@ impl PlainStore {
         let properties = StoreProperties {
             read_alignment_bytes: options.read_alignment_bytes.max(1),
             rotational: options.rotational,
+            access: AccessTimes::typical(options.rotational),
+            places_by_level: false,
             preferred_transfer_bytes: None,
             preferred_table_bytes: None,
             table_bytes_max: i64::MAX as u64,

@@ -5,6 +5,7 @@ use crate::registry::{FileStoreKind, OptionDescription, ValueForm};
 use crate::spec::Part;
 use crate::stack::{Base, BuiltDevice, Construction, refused};
 use std::sync::Arc;
+use varve_engine::Profile;
 use varve_media::{Device, ZoneType};
 use varve_store::{
     BandStore, CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore,
@@ -166,8 +167,23 @@ fn number<N: std::str::FromStr>(part: &Part, option: &str) -> Result<Option<N>, 
     text.parse().map(Some).map_err(|_| part.value_error(option, "a whole number that is not so large").into())
 }
 
-fn open_options(part: &Part) -> Result<HybridOpenOptions, Error> {
+/// What holds where the spec says nothing.
+fn usual_options(profile: Profile) -> HybridOpenOptions {
     let usual = HybridOpenOptions::default();
+    match profile {
+        Profile::Paper => HybridOpenOptions {
+            placement: PlacementName::WriteGuided,
+            migration: MigrationName::WorkloadAware,
+            caching: CachingName::Fifo,
+            division: DivisionName::Fixed,
+            ..usual
+        },
+        _ => usual,
+    }
+}
+
+fn open_options(part: &Part, profile: Profile) -> Result<HybridOpenOptions, Error> {
+    let usual = usual_options(profile);
     let tiers = match part.text(TIERS)? {
         None => None,
         Some(text) => {
@@ -209,7 +225,7 @@ fn open(
 ) -> Result<Arc<dyn FileStore>, Error> {
     let Base::Devices(built) = base else { return Err(refused(part, &HYBRID, base)) };
     let devices: Vec<Device> = built.iter().map(|built| built.device.clone()).collect();
-    let options = open_options(part)?;
+    let options = open_options(part, construction.profile)?;
     let mut format = HybridFormatOptions {
         overwrite: construction.format,
         table_bytes: options.table_bytes,

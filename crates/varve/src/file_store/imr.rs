@@ -7,6 +7,7 @@ use crate::stack::{Base, BuiltDevice, Construction, build_base, refused};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::Arc;
+use varve_engine::Profile;
 use varve_media::Device;
 use varve_store::{
     AllocationName, FileStore, ImrDevices, ImrFormatOptions, ImrOpenOptions, ImrPlace, ImrStore, RewriteName,
@@ -87,6 +88,10 @@ fn device_of(base: &Base) -> Option<&Device> {
 
 fn format_options(construction: &Construction<'_>, device: &Device, part: &Part) -> Result<ImrFormatOptions, Error> {
     let defaults = ImrFormatOptions::default();
+    let usual = match construction.profile {
+        Profile::Paper => AllocationName::CompactionAware,
+        _ => defaults.allocation,
+    };
     let track_bytes = part.size_bytes("track-size")?;
     let conventional = device.block.capabilities().tracks.is_none();
     if track_bytes.is_some() && !conventional {
@@ -94,7 +99,7 @@ fn format_options(construction: &Construction<'_>, device: &Device, part: &Part)
         return Err(part.value_error("track-size", expected).into());
     }
     Ok(ImrFormatOptions {
-        allocation: allocation(part)?.unwrap_or(defaults.allocation),
+        allocation: allocation(part)?.unwrap_or(usual),
         rewrite: rewrite(part)?.unwrap_or(defaults.rewrite),
         table_bytes_max: part.size_bytes("table-size")?,
         small_files_bytes: part.size_bytes("small-files")?,

@@ -169,15 +169,15 @@ pub(crate) fn options(seed: u64, round: u64) -> Options {
         max_subcompactions: pick(&[1, 3]),
         max_manifest_file_size: pick(&[2 << 10, 1 << 20]) as u64,
         log_buffer_size: [None, Some(0), Some(0), Some(2 << 10)][pick(&[0, 1, 2, 3])],
-        log_write_behind_size: pick(&[0, 0, 8 << 10]),
+        log_write_behind_size: Some(pick(&[0, 0, 8 << 10])),
         use_direct_reads: pick(&[0, 1]) == 1,
         use_direct_io_for_flush_and_compaction: pick(&[0, 1]) == 1,
-        pace_background_work: pick(&[0, 0, 1]) == 1 || has_ranges,
-        max_write_stall_ms: [0, 1, 20][Random::named(seed ^ round << 32, "stall").index(3)],
+        pace_background_work: Some(pick(&[0, 0, 1]) == 1 || has_ranges),
+        max_write_stall_ms: Some([0, 1, 20][Random::named(seed ^ round << 32, "stall").index(3)]),
         max_open_files: pick(&[4, 100]),
-        flush_key_ranges: has_ranges,
-        compact_in_pieces: has_ranges,
-        tree,
+        flush_key_ranges: Some(has_ranges),
+        compact_in_pieces: Some(has_ranges),
+        tree: Some(tree),
         ..Options::default()
     }
 }

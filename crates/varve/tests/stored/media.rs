@@ -187,7 +187,7 @@ impl Stored {
     pub(crate) fn options(&self) -> Options {
         let usual = Options::default();
         Options {
-            tree: self.tree,
+            tree: Some(self.tree),
             compression: self.compression,
             write_buffer_size: 64 << 10,
             target_file_size_base: 8 << 10,

@@ -4,8 +4,9 @@ use super::timing::Constants;
 use crate::arguments::spec_parser;
 use crate::console::Console;
 use crate::failure::{Failure, Status};
-use varve::Spec;
+use varve::options::Choice;
 use varve::stack::{DeviceDescription, StackBuilder};
+use varve::{Options, Spec};
 
 /// What a spec stands for: model, capacity, promises, constants of the timing model
 #[derive(Debug, clap::Args)]
@@ -15,7 +16,7 @@ Examples:
   varve media describe 'disk:1TB?model=st8000as0022,scale=1/64' --timing
   varve media describe dev:/dev/sdb --json
 
-The last line names the store that a new database gets. Nothing is written, and nothing is made. An emulated device is described whether or not its image
+The last lines name the store that a new database gets, and the options that follow from the medium. Nothing is written, and nothing is made. An emulated device is described whether or not its image
 file is there yet; real hardware has to be.")]
 pub(crate) struct Describe {
     /// The medium
@@ -32,6 +33,10 @@ impl Describe {
         let builder = StackBuilder::new(&env);
         let devices = builder.describe(&self.spec)?;
         let store = builder.store_of(&self.spec)?;
+        let choices = match store {
+            Some(_) => builder.choices_of(&self.spec, &Options::default())?,
+            None => None,
+        };
         if console.json {
             let describe = |device: &DeviceDescription| {
                 let mut described = serde_json::to_value(device).unwrap_or_default();
@@ -42,7 +47,14 @@ impl Describe {
                 described
             };
             let described: Vec<_> = devices.iter().map(describe).collect();
-            console.json(&serde_json::json!({"spec": self.spec.to_string(), "store": store.map(|(name, _)| name), "devices": described}))?;
+            let choices: Option<Vec<_>> = choices.map(|choices| {
+                let of = |choice: &Choice| serde_json::json!({"name": choice.name, "value": choice.value, "reason": choice.reason});
+                choices.iter().map(of).collect()
+            });
+            let store = store.map(|(name, _)| name);
+            console.json(&serde_json::json!({
+                "spec": self.spec.to_string(), "store": store, "options": choices, "devices": described,
+            }))?;
             return Ok(Status::Done);
         }
         for device in &devices {
@@ -58,6 +70,9 @@ impl Describe {
                 false => "the default of this medium; store= names another",
             };
             console.line(format!("store of a new database: {store}, {origin}"))?;
+            for choice in choices.iter().flatten() {
+                console.line(format!("  {} = {}: {}", choice.name, choice.value, choice.reason))?;
+            }
         }
         Ok(Status::Done)
     }

@@ -119,10 +119,10 @@ impl CompactionPolicy for TwoLevel {
             level0_tables_max: options.max_level0_compaction_tables,
             overlap_trigger: options.level1_overlap_compaction_trigger.max(1),
             compaction_bytes_max: options.max_compaction_bytes,
-            depth_max: options.overlap_depth_max,
+            depth_max: options.overlap_depth_max.unwrap_or_default(),
             level0_urgent: options.level0_slowdown_writes_trigger,
-            counts_layers: options.flush_key_ranges,
-            by_worth: options.compact_in_pieces,
+            counts_layers: options.flush_key_ranges.unwrap_or_default(),
+            by_worth: options.compact_in_pieces.unwrap_or_default(),
         }
     }
 

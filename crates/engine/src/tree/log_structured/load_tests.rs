@@ -21,7 +21,7 @@ fn open(env: &Env, options: &Options) -> Db {
 /// Memtables of a few dozen puts.
 fn small_options(tree: TreeKind) -> Options {
     Options {
-        tree,
+        tree: Some(tree),
         write_buffer_size: 32 << 10,
         target_file_size_base: 16 << 10,
         max_bytes_for_level_base: 64 << 10,
@@ -42,8 +42,8 @@ fn all_background_bytes_count_towards_the_rate_limit() {
             max_write_buffer_number: 16,
             max_background_jobs: [1, 2, 4][random.index(3)],
             max_subcompactions: [1, 3][random.index(2)],
-            compact_in_pieces: random.chance(1, 2),
-            pace_background_work: random.chance(1, 4),
+            compact_in_pieces: Some(random.chance(1, 2)),
+            pace_background_work: Some(random.chance(1, 4)),
             disable_auto_compactions: random.chance(1, 4),
             write_buffer_size: [4 << 10, 32 << 10, 256 << 10][random.index(3)],
             ..small_options(TreeKind::OF_TABLES[random.index(TreeKind::OF_TABLES.len())])
@@ -191,7 +191,7 @@ fn options_that_contradict_each_other_are_refused_by_name() {
     ];
     for tree in TreeKind::OF_TABLES {
         for (text, values) in contradictions {
-            let options = Options { tree, ..Options::from_toml(text).expect("each is sound alone") };
+            let options = Options { tree: Some(tree), ..Options::from_toml(text).expect("each is sound alone") };
             let media = Media::of_files(Arc::new(MemoryStore::new()));
             let error = Db::open(&Env::sim(1), media, options).err().expect("refused").to_string();
             let names = text.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
@@ -202,7 +202,7 @@ fn options_that_contradict_each_other_are_refused_by_name() {
             assert!(error.contains("; "), "{error} does not say what to do");
         }
         let sound = "hard_pending_compaction_bytes_limit = 10\nsoft_pending_compaction_bytes_limit = 0";
-        let options = Options { tree, ..Options::from_toml(sound).expect("sound") };
+        let options = Options { tree: Some(tree), ..Options::from_toml(sound).expect("sound") };
         open(&Env::sim(1), &options).close().expect("close");
     }
 }
@@ -247,7 +247,7 @@ const SKIPPED_PER_POP_MAX: u64 = 2500;
 fn a_queue_does_not_slow_down() {
     let pops: u64 = std::env::var("VARVE_POPS").map_or(4_000, |pops| pops.parse().expect("a number"));
     for (tree, is_backward) in TreeKind::ALL.into_iter().flat_map(|tree| [(tree, false), (tree, true)]) {
-        for options in [Options { tree, ..Options::default() }, small_options(tree)] {
+        for options in [Options { tree: Some(tree), ..Options::default() }, small_options(tree)] {
             let env = simulation(5);
             let db = open(&env, &options);
             let most = run_queue(&db, 1000, pops, is_backward);
@@ -296,7 +296,7 @@ fn scan_while_deleting(options: &Options) -> u64 {
     if !options.disable_auto_compactions {
         // Small memtables are full, and level 0 is, before scans have stepped over much.
         let is_small = options.write_buffer_size < Options::default().write_buffer_size;
-        assert!((3..40).contains(&relieved) || is_small, "{:?}: {counters:?}", options.tree);
+        assert!((3..40).contains(&relieved) || is_small, "{:?}: {counters:?}", options.tree_kind());
     }
     db.close().expect("close");
     counters.scan_skipped_entries
@@ -305,7 +305,7 @@ fn scan_while_deleting(options: &Options) -> u64 {
 #[test]
 fn a_scanned_range_does_not_keep_its_deletions() {
     for tree in TreeKind::OF_TABLES {
-        for options in [Options { tree, ..Options::default() }, small_options(tree)] {
+        for options in [Options { tree: Some(tree), ..Options::default() }, small_options(tree)] {
             let unrelieved =
                 Options { disable_auto_compactions: true, level0_stop_writes_trigger: 1000, ..options.clone() };
             let (with, without) = (scan_while_deleting(&options), scan_while_deleting(&unrelieved));
@@ -352,9 +352,9 @@ fn a_scan_after_random_deletes_skips_at_most_a_deleted_pair_for_each_live_one() 
         for (key_ranges, pieces) in [(false, false), (false, true), (true, true)] {
             let leveled = small_options(TreeKind::Leveled);
             let two_level = Options {
-                overlap_depth_max: 11,
-                flush_key_ranges: key_ranges,
-                compact_in_pieces: pieces,
+                overlap_depth_max: Some(11),
+                flush_key_ranges: Some(key_ranges),
+                compact_in_pieces: Some(pieces),
                 ..small_options(TreeKind::TwoLevel)
             };
             let (skipped, shown) = scan_after_deletes(&two_level, seed);
@@ -370,7 +370,7 @@ fn a_scan_after_random_deletes_skips_at_most_a_deleted_pair_for_each_live_one() 
 fn deletions_that_a_snapshot_keeps_cause_no_work() {
     for tree in TreeKind::OF_TABLES {
         let env = simulation(11);
-        let db = open(&env, &Options { tree, ..Options::default() });
+        let db = open(&env, &Options { tree: Some(tree), ..Options::default() });
         let key = |number: u64| format!("{number:08}").into_bytes();
         for number in 0..3000 {
             db.put(&key(number), &[7; 50]).expect("put");
@@ -416,7 +416,7 @@ fn deletions_that_a_snapshot_keeps_cause_no_work() {
 fn live_scans_cause_no_work() {
     for tree in TreeKind::ALL {
         let env = simulation(13);
-        let db = open(&env, &Options { tree, ..Options::default() });
+        let db = open(&env, &Options { tree: Some(tree), ..Options::default() });
         for number in 0..2000u64 {
             db.put(&number.to_le_bytes(), &[7; 50]).expect("put");
         }
@@ -441,11 +441,11 @@ fn queues_of_several_threads_are_relieved_together() {
     {
         let env = Env::sim_with(SimOptions { seed, perturb: true, ..SimOptions::default() });
         let options = Options {
-            flush_key_ranges,
+            flush_key_ranges: Some(flush_key_ranges),
             // Small enough that it is divided.
             write_buffer_size: if flush_key_ranges { 64 << 10 } else { 1 << 20 },
             max_write_buffer_number: 2,
-            tree,
+            tree: Some(tree),
             ..Options::default()
         };
         let db = Arc::new(open(&env, &options));
@@ -491,7 +491,7 @@ fn queues_of_several_threads_are_relieved_together() {
 fn deletions_lower_the_estimated_number_of_keys() {
     for tree in TreeKind::ALL {
         let env = simulation(17);
-        let db = open(&env, &Options { tree, ..Options::default() });
+        let db = open(&env, &Options { tree: Some(tree), ..Options::default() });
         let estimate =
             || -> u64 { db.property("varve.estimate-num-keys").and_then(|text| text.parse().ok()).expect("a number") };
         let key = |number: u64| number.to_le_bytes();

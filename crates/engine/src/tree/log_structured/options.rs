@@ -19,13 +19,13 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
         );
         return Err(Error::InvalidArgument { what, reason });
     }
-    if options.flush_key_ranges && options.tree != TreeKind::TwoLevel {
+    if options.flush_key_ranges.unwrap_or_default() && options.tree_kind() != TreeKind::TwoLevel {
         return Err(Error::InvalidArgument {
             what: "option flush_key_ranges = true".to_owned(),
-            reason: format!("a tree of kind {} takes memtables of all keys", options.tree.name()),
+            reason: format!("a tree of kind {} takes memtables of all keys", options.tree_kind().name()),
         });
     }
-    if options.flush_key_ranges && options.min_write_buffer_number_to_merge > 1 {
+    if options.flush_key_ranges.unwrap_or_default() && options.min_write_buffer_number_to_merge > 1 {
         return Err(Error::InvalidArgument {
             what: format!("option min_write_buffer_number_to_merge = {}", options.min_write_buffer_number_to_merge),
             reason: "with flush_key_ranges a range of keys is flushed as soon as memtables are full".to_owned(),

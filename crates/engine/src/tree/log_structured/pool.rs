@@ -45,7 +45,7 @@ const NARROW_PART: u64 = 16;
 /// So many parts tell whether keys come in order, where the tree does not.
 const ORDERED_PARTS_MIN: usize = 8;
 
-/// Logs hold at most so many times the pool: then what is oldest is flushed with its neighbours, however wide that is.
+/// Logs hold at most so many times the pool, less on a small medium: then what is oldest is flushed with its neighbours, however wide that is.
 const LOG_POOLS: u64 = 4;
 
 /// Buckets of histograms that widths are told by.
@@ -122,7 +122,7 @@ pub(super) enum Step {
 impl Pool {
     /// The pool of a tree with these options, if it is to have one.
     pub(super) fn new(options: &Options, sizes: &Sizes) -> Option<Pool> {
-        if !options.flush_key_ranges {
+        if !options.flush_key_ranges.unwrap_or_default() {
             return None;
         }
         let table_bytes = sizes.memtable_bytes;
@@ -134,7 +134,7 @@ impl Pool {
             part_bytes,
             parts_max: PARTS_MAX.min(2 * bytes / part_bytes).max(1),
             look_bytes: bytes / LOOK_PARTS,
-            log_bytes_max: (bytes as u64).saturating_mul(LOG_POOLS),
+            log_bytes_max: (bytes as u64).saturating_mul(LOG_POOLS).min(sizes.log_bytes_max.max(bytes as u64)),
         })
     }
 
@@ -494,8 +494,14 @@ mod tests {
     }
 
     fn pool() -> Pool {
-        let sizes = Sizes { memtable_bytes: 80 << 10, table_bytes: 1, flushed_table_bytes: 1, manifest_bytes_max: 1 };
-        let options = Options { flush_key_ranges: true, max_write_buffer_number: 2, ..Options::default() };
+        let sizes = Sizes {
+            memtable_bytes: 80 << 10,
+            table_bytes: 1,
+            flushed_table_bytes: 1,
+            manifest_bytes_max: 1,
+            log_bytes_max: u64::MAX,
+        };
+        let options = Options { flush_key_ranges: Some(true), max_write_buffer_number: 2, ..Options::default() };
         Pool::new(&options, &sizes).unwrap()
     }
 

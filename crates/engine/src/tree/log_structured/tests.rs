@@ -34,7 +34,7 @@ fn tree_on(seed: u64, store: MemoryStore) -> (Env, LogStructuredTree) {
 fn tree_on_store(seed: u64, store: Arc<MemoryStore>) -> (Env, LogStructuredTree) {
     let env = Env::sim_with(SimOptions { seed, ..SimOptions::default() });
     let options = Options {
-        tree: TreeKind::TwoLevel,
+        tree: Some(TreeKind::TwoLevel),
         disable_auto_compactions: true,
         target_file_size_base: 1 << 10,
         block_size: 64,
@@ -171,7 +171,7 @@ fn a_memtable_becomes_one_band() {
     for (block_align, value_bytes, batch) in [(0, 100, 100), (512, 700, 1), (4096, 3000, 1), (4096, 100, 7)] {
         let env = Env::sim(1);
         let options = Options {
-            tree: TreeKind::TwoLevel,
+            tree: Some(TreeKind::TwoLevel),
             disable_auto_compactions: true,
             block_align,
             level0_slowdown_writes_trigger: 1000,
@@ -418,7 +418,7 @@ fn waiters_sleep_while_histograms_are_read() {
     drop(tree);
     // Tables that were there when a tree is opened have no histograms yet.
     let env = Env::sim(1);
-    let options = Options { tree: TreeKind::TwoLevel, ..Options::default() };
+    let options = Options { tree: Some(TreeKind::TwoLevel), ..Options::default() };
     let policy = TwoLevel::new(&options);
     let tree = LogStructuredTree::open(&env, FileMedia::of_files(store), options, Box::new(policy)).expect("open");
     let parts = tree.parts.clone();
@@ -485,7 +485,7 @@ fn a_repair_reads_logs_with_the_same_numbers() {
     for tree in TreeKind::OF_TABLES {
         let (env, store) = (Env::sim(1), Arc::new(MemoryStore::new()));
         let media = || Media::of_files(store.clone());
-        let options = || Options { tree, ..Options::default() };
+        let options = || Options { tree: Some(tree), ..Options::default() };
         let db = Db::open(&env, media(), options()).expect("open");
         db.put(b"a", b"first").expect("put");
         db.close().expect("close");

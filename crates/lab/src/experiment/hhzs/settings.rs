@@ -165,7 +165,7 @@ impl Setup {
         let size = |bytes: u64| self.scale.of(bytes);
         let (slowdown, stop) = LEVEL0_TRIGGERS;
         Options {
-            tree: TreeKind::Leveled,
+            tree: Some(TreeKind::Leveled),
             write_buffer_size: size(512 << 20) as usize,
             max_write_buffer_number: 4,
             min_write_buffer_number_to_merge: 2,

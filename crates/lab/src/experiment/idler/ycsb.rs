@@ -11,7 +11,8 @@ use crate::runner::{Finish, Group, Phase, PhaseResult, run_phase};
 use crate::target::{Target, VarveTarget};
 use crate::workload::{Workload, Ycsb, YcsbMix, YcsbOptions};
 use std::sync::Arc;
-use varve::Options;
+use varve::options::Profile;
+use varve::{Options, TreeKind};
 
 pub(in crate::experiment) const YCSB: Experiment = Experiment {
     id: "idler/ycsb",
@@ -103,6 +104,8 @@ impl Scheme {
 
 fn options(scale: Scale) -> Options {
     Options {
+        profile: Profile::Paper,
+        tree: Some(TreeKind::Leveled),
         block_size: scale.of(BLOCK_BYTES) as usize,
         block_cache_capacity: scale.of(BLOCK_CACHE_BYTES) as usize,
         compaction_readahead_size: Some(scale.of(COMPACTION_AHEAD_BYTES) as usize),

@@ -3,7 +3,7 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::options::CompactionPriority;
+use varve::options::{CompactionPriority, Profile};
 use varve::{Compression, Options, TreeKind};
 
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
@@ -303,6 +303,7 @@ impl Setup {
             hard_pending_compaction_bytes_limit: 0,
             block_size: self.scale.of(2 << 20) as usize,
             compaction_readahead_size: Some(0),
+            iterator_readahead_size: Some(0),
             max_open_files: 990,
             ..rocksdb
         }
@@ -311,7 +312,8 @@ impl Setup {
     fn rocksdb(&self) -> Options {
         let size = |bytes: u64| self.scale.of(bytes);
         Options {
-            tree: TreeKind::Leveled,
+            profile: Profile::Paper,
+            tree: Some(TreeKind::Leveled),
             write_buffer_size: size(self.table_bytes) as usize,
             max_write_buffer_number: 2,
             level0_file_num_compaction_trigger: 4,
@@ -336,6 +338,7 @@ impl Setup {
             max_open_files: 1 << 20,
             log_buffer_size: Some(size(1 << 20) as usize),
             compaction_readahead_size: Some(size(2 << 20) as usize),
+            iterator_readahead_size: Some(size(2 << 20).min(256 << 10) as usize),
             // Scans go from block to block first, as those of the stores of the paper.
             initial_auto_readahead_size: Some(16 << 10),
             num_file_reads_for_auto_readahead: Some(2),

@@ -3,7 +3,7 @@
 use super::scheme::{Scheme, Stall, Term};
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::options::CompactionPriority;
+use varve::options::{CompactionPriority, Profile};
 use varve::spec::ByteSize;
 use varve::{Compression, Options, TreeKind};
 
@@ -138,7 +138,8 @@ impl Setup {
         let size = |bytes: u64| self.sizes.of(bytes);
         let (trigger, slowdown) = self.level0_triggers;
         let leveldb = Options {
-            tree: TreeKind::Leveled,
+            profile: Profile::Paper,
+            tree: Some(TreeKind::Leveled),
             write_buffer_size: size(self.band_bytes) as usize,
             max_write_buffer_number: 2,
             level0_file_num_compaction_trigger: trigger,
@@ -185,7 +186,7 @@ impl Setup {
             Scheme::Loc => in_bands,
             // The paper has no limit to what a compaction takes.
             Scheme::Soc | Scheme::SocSameIo | Scheme::Ours | Scheme::OursInBursts(_) | Scheme::OursWithout(_) => {
-                Options { tree: TreeKind::TwoLevel, max_compaction_bytes: 1 << 62, ..in_bands }
+                Options { tree: Some(TreeKind::TwoLevel), max_compaction_bytes: 1 << 62, ..in_bands }
             }
         };
         self.with_terms(base)
@@ -202,17 +203,17 @@ impl Setup {
         if has(Term::WriteBehind) {
             // What is behind the writers is the buffer.
             options.log_buffer_size = Some(size(LOG_BUFFER_BYTES) as usize);
-            options.log_write_behind_size = size(OUR_LOG_BEHIND_BYTES) as usize;
+            options.log_write_behind_size = Some(size(OUR_LOG_BEHIND_BYTES) as usize);
         }
         if has(Term::Depth) {
-            options.overlap_depth_max = OUR_DEPTH_MAX;
+            options.overlap_depth_max = Some(OUR_DEPTH_MAX);
             options.max_compaction_bytes = size(25 * self.band_bytes);
         }
-        options.pace_background_work = has(Term::Pacing);
-        options.flush_key_ranges = has(Term::KeyRanges);
-        options.compact_in_pieces = has(Term::Pieces);
+        options.pace_background_work = Some(has(Term::Pacing));
+        options.flush_key_ranges = Some(has(Term::KeyRanges));
+        options.compact_in_pieces = Some(has(Term::Pieces));
         if let Some(stall) = self.scheme.stall() {
-            options.max_write_stall_ms = size(stall.millis()).max(1);
+            options.max_write_stall_ms = Some(size(stall.millis()).max(1));
         }
         options
     }

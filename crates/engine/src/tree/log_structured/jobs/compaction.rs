@@ -70,7 +70,7 @@ pub(crate) fn compact(
     let coalesced = (plan.reason == Reason::Coalescing).then(|| numbers(&plan.inputs));
     let headroom = || space_now(&context.catalog, &context.space, reservation.left_bytes()).0;
     let short = if *may_grow { None } else { headroom().filter(|headroom| !headroom.allows_growth()) };
-    let in_pieces = context.files.options.compact_in_pieces
+    let in_pieces = context.files.options.compact_in_pieces.unwrap_or_default()
         && !is_at_once
         && short.is_none()
         && subcompaction_boundaries(&plan, threads_max).is_empty()
