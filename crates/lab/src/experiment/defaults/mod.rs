@@ -1,0 +1,279 @@
+//! `defaults/*`: how far the default of a medium is behind the best configuration of it.
+
+mod media;
+mod sequence;
+
+use super::comparison::ours;
+use super::together::{Wanted, measure};
+use super::{Experiment, Run, Scale, emulated, simulate};
+use crate::error::LabError;
+use crate::report::{Report, Row};
+use crate::runner::PhaseResult;
+use crate::target::Target;
+use media::{Configuration, Medium, Set};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// In the order they are listed.
+pub(super) const EXPERIMENTS: &[Experiment] = &[REGRET, TUNING];
+
+const DESCRIPTION: &str = "Ours. Every medium under its default, the paper's configuration, a plain leveled tree and obvious alternatives: a load and \
+                           YCSB A to F in sequence, each with the debt of those before; on another store a load, seeks, a full scan, overwriting, a \
+                           queue, random deletes, and the scans again. Regret is how much better the best configuration of a medium is than its \
+                           default. Sizes and times are those of the full size, divided; blocks and what scans read at once first are not.";
+
+const REGRET: Experiment = Experiment {
+    id: "defaults/regret",
+    title: "how far the default of each medium is behind its best configuration",
+    description: DESCRIPTION,
+    default_scale: Scale::one_in(256),
+    run: |run| compare(run, Set::Judging, &Medium::ALL),
+};
+
+const TUNING: Experiment = Experiment {
+    id: "defaults/tuning",
+    title: "the same on the media, the seeds and the size that defaults were tuned on",
+    description: DESCRIPTION,
+    default_scale: Scale::one_in(256),
+    run: |run| compare(run, Set::Tuning, &Medium::ALL),
+};
+
+/// Least gain of a configuration that counts as regret.
+const THROUGHPUT_REGRET_MAX: f64 = 0.10;
+
+/// Tail of the default to the best one's that is accepted.
+const TAIL_RATIO_MAX: f64 = 1.5;
+
+/// Which direction is better, and what is accepted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Better {
+    /// More is better.
+    More,
+    /// Less is better; the default may be so many times the best.
+    Less(f64),
+}
+
+/// A number of one run.
+#[derive(Clone, Debug)]
+struct Measure {
+    name: String,
+    unit: &'static str,
+    better: Better,
+    value: f64,
+}
+
+/// What one configuration did on one medium from one seed.
+#[derive(Debug, Default)]
+struct Measured {
+    all: Vec<Measure>,
+}
+
+impl Measured {
+    fn add(&mut self, name: String, unit: &'static str, better: Better, value: f64) {
+        self.all.push(Measure { name, unit, better, value });
+    }
+
+    /// Throughput of each phase, until the store was idle where it was waited for, and tails of reads and writes.
+    fn add_phases(&mut self, phases: &[PhaseResult]) {
+        for phase in phases {
+            let nanos = (phase.elapsed_nanos + phase.idle_nanos).max(1);
+            let rate = phase.operations as f64 / nanos as f64 * 1e9;
+            self.add(phase.name.clone(), "op/s", Better::More, rate);
+            let kinds = || phase.groups.iter().flat_map(|group| &group.kinds);
+            for (what, names) in [("reads", &["read", "scan"][..]), ("writes", &["insert", "update", "delete"][..])] {
+                let of_kind = kinds().filter(|kind| names.contains(&kind.kind.as_str()));
+                let tails = of_kind.filter_map(|kind| kind.latency.as_ref()).filter(|latency| latency.count >= 1000);
+                if let Some(nanos) = tails.map(|latency| latency.p999_nanos).max() {
+                    self.add(
+                        format!("{} {what}, p99.9", phase.name),
+                        "ms",
+                        Better::Less(TAIL_RATIO_MAX),
+                        nanos as f64 / 1e6,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Bytes that the devices wrote in all phases.
+    fn add_bytes(&mut self, name: &str, phases: &[PhaseResult]) {
+        let devices = phases.iter().flat_map(|phase| &phase.devices);
+        let bytes: u64 = devices.map(|device| device.media_written_bytes.max(device.written_bytes)).sum();
+        self.add(name.to_owned(), "MB", Better::Less(1.0 + THROUGHPUT_REGRET_MAX), bytes as f64 / 1e6);
+    }
+}
+
+fn wanted(run: &Run<'_>, set: Set, medium: Medium, configuration: Configuration, seed: u64) -> Wanted<Measured> {
+    let scale = run.scale;
+    let key = format!("defaults {set:?} {medium} {} {scale} {seed}", configuration.name);
+    let work = move || {
+        let options = configuration.options(medium, set, scale)?;
+        let spec = medium.spec(set, scale, &configuration.store(scale));
+        simulate(seed, move |env| {
+            let mut measured = Measured::default();
+            let of = (set, scale, seed);
+            let mixes = {
+                let target = emulated::open(env, &spec, &options)?;
+                sequence::run_mixes(env, &target, of)?
+            };
+            measured.add_phases(&mixes);
+            measured.add_bytes("bytes written, load and YCSB", &mixes);
+            let target: Arc<dyn Target> = emulated::open(env, &spec, &options)?;
+            let others = sequence::run_others(env, &target, of)?;
+            measured.add_phases(&others);
+            measured.add_bytes("bytes written, the others", &others);
+            // After the overwriting: how much more than the data it takes.
+            if let Some(space) =
+                others.iter().find(|phase| phase.name == "overwrite").and_then(|phase| phase.amplification.space)
+            {
+                measured.add(
+                    "space after overwriting".to_owned(),
+                    "1",
+                    Better::Less(1.0 + THROUGHPUT_REGRET_MAX),
+                    space,
+                );
+            }
+            Ok(measured)
+        })
+    };
+    Wanted {
+        key,
+        operations: 1,
+        run: Box::new(move |advance| {
+            let found = work();
+            advance(1);
+            found
+        }),
+    }
+}
+
+/// The mean over the seeds, by name of what was measured.
+fn means(all: &[Arc<Measured>]) -> BTreeMap<String, Measure> {
+    let mut sums: BTreeMap<String, (Measure, f64)> = BTreeMap::new();
+    for one in all.iter().flat_map(|measured| &measured.all) {
+        let entry = sums.entry(one.name.clone()).or_insert_with(|| (Measure { value: 0.0, ..one.clone() }, 0.0));
+        entry.0.value += one.value;
+        entry.1 += 1.0;
+    }
+    sums.into_iter().map(|(name, (sum, count))| (name, Measure { value: sum.value / count, ..sum })).collect()
+}
+
+/// How far `default` is behind the best of `others`, whose name comes with it.
+fn regret(name: &str, default: &Measure, others: &[(&str, &BTreeMap<String, Measure>)]) -> (f64, String) {
+    let candidates = others.iter().filter_map(|(configuration, means)| {
+        let value = means.get(name)?.value;
+        let ratio = match default.better {
+            Better::More => value / default.value,
+            Better::Less(_) => default.value / value,
+        };
+        Some((ratio, (*configuration).to_owned()))
+    });
+    candidates.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((1.0, "default".to_owned()))
+}
+
+/// Smallest scale at which tracks and bands are whole blocks.
+const SMALLEST: Scale = Scale::one_in(512);
+
+fn compare(run: &Run<'_>, set: Set, media: &[Medium]) -> Result<Report, LabError> {
+    run.scale.at_least(SMALLEST)?;
+    let first = run.settings.seed;
+    let mut all = Vec::new();
+    for &medium in media {
+        for configuration in medium.configurations() {
+            all.extend(set.seeds(first).map(|seed| wanted(run, set, medium, configuration, seed)));
+        }
+    }
+    let measured = measure(run, "media and configurations", all)?;
+    let mut report = run.report();
+    report.condition("pairs", sequence::pairs(set, run.scale));
+    report.condition("seeds", set.seeds(first).map(|seed| seed.to_string()).collect::<Vec<_>>().join(", "));
+    report.condition("processor cost constants", format!("version {}", varve::engine::cost::VERSION));
+    let seeds = set.seeds(first).count();
+    let mut place = 0;
+    let (mut cells, mut missed) = (0, 0);
+    for &medium in media {
+        report.condition(&format!("medium {medium}"), medium.spec(set, run.scale, ""));
+        let configurations = medium.configurations();
+        let mut by_name: Vec<(&str, BTreeMap<String, Measure>)> = Vec::new();
+        for configuration in &configurations {
+            by_name.push((configuration.name, means(&measured[place..place + seeds])));
+            place += seeds;
+        }
+        for (configuration, means) in &by_name {
+            for measure in means.values() {
+                ours(&mut report, &format!("{medium}: {configuration}"), &measure.name, measure.unit, measure.value);
+            }
+        }
+        let references: Vec<(&str, &BTreeMap<String, Measure>)> =
+            by_name.iter().map(|(name, means)| (*name, means)).collect();
+        for (name, default) in &by_name[0].1 {
+            let (ratio, best) = regret(name, default, &references);
+            let accepted = match default.better {
+                Better::More => 1.0 + THROUGHPUT_REGRET_MAX,
+                Better::Less(ratio) => ratio,
+            };
+            cells += 1;
+            let verdict = if ratio <= accepted { "within the goal" } else { "beyond the goal" };
+            missed += usize::from(ratio > accepted);
+            report.rows.push(
+                Row::new(format!("{medium}: regret"), name, "1", ratio - 1.0)
+                    .with_note(format!("{verdict}; best: {best}")),
+            );
+        }
+    }
+    ours(&mut report, "all media", "cells", "1", cells as f64);
+    ours(&mut report, "all media", "cells beyond the goal", "1", missed as f64);
+    Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Settings;
+
+    /// Every configuration of two media, in small: most of the time of a run is its data.
+    #[test]
+    fn media_run_under_every_configuration() {
+        let experiment = &TUNING;
+        let settings = Settings::default();
+        let run = Run { experiment, scale: SMALLEST, settings: &settings };
+        let report = compare(&run, Set::Smoke, &[Medium::Disk, Medium::Shingled]).unwrap();
+        for medium in [Medium::Disk, Medium::Shingled] {
+            let scheme = format!("{medium}: regret");
+            let regrets: Vec<&Row> = report.rows.iter().filter(|row| row.scheme == scheme).collect();
+            assert!(regrets.len() >= 15, "{medium}: {} cells", regrets.len());
+            // The default is one of those it is compared with.
+            assert!(regrets.iter().all(|row| row.ours >= Some(0.0)), "{medium}");
+        }
+    }
+
+    /// Every medium of every set is one that a store stands on, at full size and at the smallest scale.
+    #[test]
+    fn media_can_be_opened_at_every_size() {
+        for set in [Set::Tuning, Set::Judging] {
+            for medium in Medium::ALL {
+                for configuration in medium.configurations() {
+                    let options = configuration.options(medium, set, SMALLEST).unwrap();
+                    let spec = medium.spec(set, SMALLEST, &configuration.store(SMALLEST));
+                    simulate(1, move |env| emulated::open(env, &spec, &options).map(drop)).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn regret_is_that_of_the_best_configuration() {
+        let of = |value, better| {
+            let measure = Measure { name: "a".to_owned(), unit: "1", better, value };
+            BTreeMap::from([("a".to_owned(), measure)])
+        };
+        for (better, values, expected) in
+            [(Better::More, [10.0, 9.0, 15.0], 1.5), (Better::Less(1.5), [10.0, 5.0, 20.0], 2.0)]
+        {
+            let all = values.map(|value| of(value, better));
+            let others: Vec<(&str, &BTreeMap<String, Measure>)> = ["x", "y", "z"].into_iter().zip(&all).collect();
+            let (ratio, best) = regret("a", &all[0]["a"], &others);
+            assert_eq!((ratio, best.as_str()), (expected, if better == Better::More { "z" } else { "y" }));
+        }
+    }
+}
