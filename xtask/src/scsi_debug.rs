@@ -44,21 +44,62 @@ struct Disk {
     /// Makes a partition first: kernels that know host-aware disks take those with partitions for ordinary ones.
     is_partitioned: bool,
     is_host_aware: bool,
+    /// Two of them are made, for one store; else one.
+    is_pair: bool,
 }
 
 const SIZES: &str = "dev_size_mb=512 zone_size_mb=8 zone_nr_conv=4 delay=0";
 
 const DISKS: &[Disk] = &[
-    Disk { name: "host-aware", parameters: "zbc=aware", is_partitioned: false, is_host_aware: true },
-    Disk { name: "host-aware with a partition", parameters: "zbc=aware", is_partitioned: true, is_host_aware: true },
+    Disk { name: "host-aware", parameters: "zbc=aware", is_partitioned: false, is_host_aware: true, is_pair: false },
+    Disk {
+        name: "host-aware with a partition",
+        parameters: "zbc=aware",
+        is_partitioned: true,
+        is_host_aware: true,
+        is_pair: false,
+    },
     Disk {
         name: "host-aware in sectors of 4096 bytes",
         parameters: "zbc=aware sector_size=4096",
         is_partitioned: false,
         is_host_aware: true,
+        is_pair: false,
     },
-    Disk { name: "host-managed", parameters: "zbc=managed", is_partitioned: false, is_host_aware: false },
+    Disk {
+        name: "host-managed",
+        parameters: "zbc=managed",
+        is_partitioned: false,
+        is_host_aware: false,
+        is_pair: false,
+    },
+    Disk {
+        name: "two host-managed",
+        parameters: "zbc=managed num_tgts=2",
+        is_partitioned: false,
+        is_host_aware: false,
+        is_pair: true,
+    },
 ];
+
+/// Steps on a pair of disks. `scsi_debug` says of both that they do not rotate, so their tiers must be given.
+const PAIR_STEPS: &[&str] = &[
+    "! varve media format dev:/dev/sda?store=hybrid+dev:/dev/sdb --overwrite",
+    "varve media format dev:/dev/sda?store=hybrid,tiers=01+dev:/dev/sdb --overwrite",
+    "varve bench dev:/dev/sda?store=hybrid,tiers=01,placement=basic-1,tiered-table-size=2MiB+dev:/dev/sdb fillrandom readrandom \
+     --num 20000 --verify -o write_buffer_size=2MiB",
+    "varve check dev:/dev/sda?store=hybrid,tiers=01+dev:/dev/sdb",
+    "varve media format dev:/dev/sda?store=hybrid,random-reads=17000+dev:/dev/sdb?random-reads=115 --overwrite",
+    "varve media describe dev:/dev/sda?store=hybrid,random-reads=17000+dev:/dev/sdb?random-reads=115",
+];
+
+/// The steps of a disk or of a pair.
+fn steps_of(disk: &Disk) -> Vec<&'static str> {
+    match disk.is_pair {
+        true => PAIR_STEPS.to_vec(),
+        false => STEPS.iter().filter(|step| disk.is_host_aware || !step.1).map(|step| step.0).collect(),
+    }
+}
 
 /// Steps on each disk: what is run, and whether only a host-aware disk can. The command knows such a disk by what it says of
 /// itself, and the tests that are told of it do not need that.
@@ -200,11 +241,13 @@ fn init(modules: &[String]) -> String {
     for module in modules.iter().filter(|name| *name != "scsi_debug") {
         script += &format!("insmod /modules/{module}\n");
     }
-    for Disk { name, parameters, is_partitioned, is_host_aware } in DISKS {
+    for disk in DISKS {
+        let Disk { name, parameters, is_partitioned, is_host_aware, is_pair } = disk;
+        let last = if *is_pair { "/dev/sdb" } else { "/dev/sda" };
         // A disk is there some time behind its module.
         script += &format!(
             "insmod /modules/scsi_debug {SIZES} {parameters}\n\
-            for i in 1 2 3 4 5 6 7 8 9; do [ -b /dev/sda ] && [ -f {PAGE_B1} ] && break; sleep 1; done\nsleep 1\n"
+            for i in 1 2 3 4 5 6 7 8 9; do [ -b {last} ] && [ -f {PAGE_B1} ] && break; sleep 1; done\nsleep 1\n"
         );
         if *is_partitioned {
             // One of 16 MiB, in the table as of old; the kernel looks at the disk anew, once nobody else does.
@@ -222,7 +265,7 @@ fn init(modules: &[String]) -> String {
             "zoned=$(dd if={PAGE_B1} bs=1 skip=8 count=1 | od -An -tx1 | tr -d ' ')\n\
             echo \"== $(uname -r), {name}: block layer: $(cat {BLOCK_LAYER}), page B1h: $zoned\"\n"
         );
-        for (step, _) in STEPS.iter().filter(|(_, host_aware_only)| *is_host_aware || !host_aware_only) {
+        for step in steps_of(disk) {
             let run = format!(
                 "echo '$ {step}'\n{step} > /tmp/said 2>&1\nstatus=$?\ncat /tmp/said; echo\n\
                 echo \"{RESULT}$status {name}: {step}\"\n"
@@ -305,8 +348,7 @@ mod tests {
         let lines = |start: &str| script.lines().filter(|line| line.starts_with(start)).count();
         assert_eq!(lines("insmod /modules/scsi_debug "), DISKS.len());
         assert_eq!(lines("insmod /modules/sd_mod"), 1);
-        let steps: usize =
-            DISKS.iter().map(|disk| STEPS.iter().filter(|step| disk.is_host_aware || !step.1).count()).sum();
+        let steps: usize = DISKS.iter().map(|disk| steps_of(disk).len()).sum();
         let partitioned = DISKS.iter().filter(|disk| disk.is_partitioned).count();
         assert_eq!(script.matches(&format!("{RESULT}$status")).count(), steps + partitioned);
         assert_eq!(lines("VARVE_HOST_AWARE_DEVICE"), DISKS.iter().filter(|disk| disk.is_host_aware).count());

@@ -36,6 +36,20 @@ pub struct NominalPerformance {
     pub random_reads_per_second: u64,
 }
 
+impl NominalPerformance {
+    /// Usual rates of a disk (100 random reads a second, 200 MB/s) or of a solid-state device (10,000, 1 GB/s). For devices that
+    /// state none.
+    pub const fn typical(rotational: bool) -> NominalPerformance {
+        let (bytes_per_second, random_reads_per_second) =
+            if rotational { (200_000_000, 100) } else { (1_000_000_000, 10_000) };
+        NominalPerformance {
+            sequential_read_bytes_per_second: bytes_per_second,
+            sequential_write_bytes_per_second: bytes_per_second,
+            random_reads_per_second,
+        }
+    }
+}
+
 /// Times of a disk's mechanics, by value: what an allocation may weigh distances by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeekTimes {

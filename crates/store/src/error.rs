@@ -74,6 +74,12 @@ pub enum StoreError {
     /// What is on a device that is not there is neither damaged nor absent.
     #[error("{store}: '{name}': what of it may be on {device} is not here; open the store with that device too")]
     MissingDevice { store: String, name: String, device: String },
+    /// Some devices do not say how fast they are, and nothing else decides which of them are fast.
+    #[error(
+        "{store}: the tier of {devices} is not known: expected a rate of random reads, found none, and several devices of its \
+         kind; give each device a digit with tiers= (0 the fastest, as in tiers=01), or its rate with random-reads="
+    )]
+    UnknownTiers { store: String, devices: String },
     #[error("{store}: '{name}': {error}")]
     Media { store: String, name: String, error: MediaError },
 }
@@ -96,9 +102,10 @@ impl StoreError {
     pub fn kind(&self) -> StoreErrorKind {
         match self {
             StoreError::NotFound { .. } => StoreErrorKind::NotFound,
-            StoreError::InvalidName { .. } | StoreError::InvalidRequest { .. } | StoreError::PastEnd { .. } => {
-                StoreErrorKind::InvalidRequest
-            }
+            StoreError::InvalidName { .. }
+            | StoreError::InvalidRequest { .. }
+            | StoreError::UnknownTiers { .. }
+            | StoreError::PastEnd { .. } => StoreErrorKind::InvalidRequest,
             StoreError::NoSpace { .. } | StoreError::TooManyWriters { .. } => StoreErrorKind::NoSpace,
             StoreError::Locked { .. } | StoreError::Superseded { .. } => StoreErrorKind::Locked,
             StoreError::Corruption { .. } => StoreErrorKind::Corruption,

@@ -42,7 +42,7 @@ pub use file_store::{
 pub use hint::{BlockOrigin, Hint, HintedFile};
 pub use hybrid::{
     CachingName, DivisionName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore,
-    MigrationName, MissingDevices, PlacementName,
+    HybridTechnique, MigrationName, MissingDevices, PlacementName,
 };
 pub use identity::{LayerMark, check_blank, check_rules, find_layer_mark};
 pub use imr::{

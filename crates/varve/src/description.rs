@@ -253,6 +253,8 @@ impl fmt::Display for DeviceDescription {
             let megabytes = |rate: u64| format!("{}.{} MB/s", rate / 1_000_000, rate / 100_000 % 10);
             let (read, write) = (megabytes(read), megabytes(write));
             writeln!(f, "  promises {read} sequential read, {write} write, {random} random 4 KiB reads/s")?;
+        } else if let Some(random) = self.random_reads_per_second {
+            writeln!(f, "  promises {random} random 4 KiB reads/s, as given")?;
         }
         if let Some(tracks) = &self.tracks {
             tracks.fmt(f)?;

@@ -7,7 +7,7 @@ use super::submission::{Submission, Vector};
 use super::uring::UringPool;
 use crate::buffer::{AlignedBuffer, is_aligned};
 use crate::context::IoContext;
-use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
+use crate::device::{BlockDevice, Capabilities, Counters, Geometry, NominalPerformance};
 use crate::error::{MediaError, Operation};
 use crate::file_lock::LockedFile;
 use crate::place::{self, FileMode, Wanted};
@@ -51,6 +51,9 @@ pub struct FileDeviceOptions {
     pub engine: IoEngine,
     /// Requests in flight at once, at most, under io_uring. 1 to 4096.
     pub queue_depth: u32,
+    /// Random 4 KiB reads a second, one at a time, where the user knows them; the device then promises this rate, and
+    /// [usual](NominalPerformance::typical) sequential ones. Hardware says none.
+    pub random_reads_per_second: Option<u64>,
     /// Sector the device shows, at least what the medium needs: a power of two.
     pub sector_bytes: Option<u32>,
     /// Permissions of a file that is created.
@@ -66,6 +69,7 @@ impl Default for FileDeviceOptions {
             direct: true,
             engine: IoEngine::Auto,
             queue_depth: 64,
+            random_reads_per_second: None,
             sector_bytes: None,
             mode: FileMode::default(),
         }
@@ -201,6 +205,10 @@ impl FileDevice {
         uring: Option<UringPool>,
     ) -> Self {
         let physical_sector_bytes = description.physical_sector_bytes.max(sector_bytes);
+        let promised = |random_reads_per_second: u64| NominalPerformance {
+            random_reads_per_second,
+            ..NominalPerformance::typical(description.rotational)
+        };
         FileDevice {
             name,
             file,
@@ -211,6 +219,7 @@ impl FileDevice {
                 discard: description.discard,
                 queue_depth: if uring.is_some() { options.queue_depth } else { 1 },
                 buffer_alignment_bytes: description.memory_alignment_bytes,
+                nominal: options.random_reads_per_second.map(promised),
                 ..Capabilities::of_blocks()
             },
             is_block_device: description.is_block_device,

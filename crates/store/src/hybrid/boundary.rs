@@ -10,7 +10,7 @@ use super::file::HybridFile;
 use super::level_counts::seen_from;
 use super::levels::Tier;
 use super::migration::{Migration, MigrationView, Move, SlowLoad, TableView};
-use super::options::HybridDriver;
+use super::options::{HybridDriver, HybridTechnique};
 use super::placement::{PlacementView, Tiering};
 use parking_lot::Mutex as ShortMutex;
 use std::collections::BTreeSet;
@@ -64,7 +64,8 @@ impl Core {
 
     /// Whether a table would move if nobody was in its way, and none moves else.
     pub(super) fn awaits_idleness(&self) -> bool {
-        let Some(policy) = self.migration.as_ref().filter(|_| !self.boundaries.is_empty()) else { return false };
+        let waits = !self.boundaries.is_empty() && self.options.has(HybridTechnique::IdlePromotion);
+        let Some(policy) = self.migration.as_ref().filter(|_| waits) else { return false };
         let view = self.view();
         let tiering = self.placement.tiering(&view);
         let moves = |load| policy.may_move(&view, tiering, load);
@@ -89,7 +90,10 @@ impl Core {
         let load = match slow_reads_per_second > slow_reads_per_second_max {
             true => SlowLoad::Reads,
             false if slow_reads_per_second < slow_reads_per_second_max / 8 && self.jobs.lock().are_none() => {
-                SlowLoad::Idle
+                match self.options.has(HybridTechnique::IdlePromotion) {
+                    true => SlowLoad::Idle,
+                    false => SlowLoad::Some,
+                }
             }
             false => SlowLoad::Some,
         };

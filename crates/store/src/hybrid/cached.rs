@@ -7,6 +7,7 @@ use super::core::{Cache, CacheWriter, Core};
 use super::division::kept_for_logs;
 use super::file::HybridFile;
 use super::levels::Tier;
+use super::options::HybridTechnique;
 use super::placement::PlacementView;
 use super::statistics::add;
 use crate::band::{Stamp, TableOrigin};
@@ -243,8 +244,7 @@ impl Core {
             *current = self.begin_zone(cache);
             return;
         }
-        let keeps = self.division.is_some() && view.cache_zones > 0 && view.empty_zones > 0;
-        if keeps {
+        if self.keeps_copies() && view.cache_zones > 0 && view.empty_zones > 0 {
             *current = self.begin_zone(cache);
             self.rewrite_oldest(cache, current);
             return;
@@ -258,13 +258,18 @@ impl Core {
         }
     }
 
+    /// Returns true if copies that are read often are written again when their zone goes.
+    fn keeps_copies(&self) -> bool {
+        self.division.is_some() && self.options.has(HybridTechnique::KeptCopies)
+    }
+
     /// Gives up a zone when there are more than there may be.
     fn shrink(&self, cache: &Cache, current: &mut Option<CacheWriter>) -> bool {
         let view = self.view();
         if view.cache_zones <= self.cache_room(&view).max(1) {
             return false;
         }
-        match current.is_some() {
+        match current.is_some() && self.keeps_copies() {
             true => self.rewrite_oldest(cache, current),
             false => matches!(self.drop_oldest(cache), Ok(true)),
         }

@@ -410,7 +410,11 @@ impl Core {
             let jobs = self.jobs.lock();
             jobs.inputs.contains_key(&job) || jobs.flushes.contains(&job)
         });
-        file.state.counts_while_written.store(!is_expected, Ordering::Relaxed);
+        let counts = !is_expected || self.options.counts_open_tables;
+        file.state.counts_while_written.store(counts, Ordering::Relaxed);
+        if let Some(job) = options.job.filter(|_| is_expected && self.options.counts_open_tables) {
+            self.jobs.lock().demand.compaction_made(job);
+        }
         let file = Arc::new(file);
         self.writing_begins(&file);
         let replaced = self.files.write().insert(name.to_owned(), file.clone());

@@ -14,7 +14,7 @@
 //! Logs and other small files go to the fast tier while they find space there. What finds no space on its device goes on on
 //! another one: nothing is refused while a zone is empty, on whatever device.
 //!
-//! *Which device is fast* follows from what devices [promise](tiers), or is said; never from their kind or order. Of a tier's devices a
+//! *Which device is fast* follows from how fast devices [are](tiers), or is said; never from their order. Of a tier's devices a
 //! file goes to the one with most space. Where there are more than two tiers, policies see two, one and all [behind](boundary) it,
 //! of which the faster ones are filled first.
 //!
@@ -74,7 +74,9 @@ mod tests;
 pub use caching::CachingName;
 pub use division::DivisionName;
 pub use migration::MigrationName;
-pub use options::{HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, MissingDevices};
+pub use options::{
+    HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridTechnique, MissingDevices,
+};
 pub use placement::PlacementName;
 
 use self::core::Core;
@@ -266,7 +268,11 @@ impl FileStore for HybridStore {
                 core.members.iter().for_each(|member| member.files.compaction_begins(*job));
                 core.changed();
             }
-            Hint::CompactionOutput { job, .. } => core.jobs.lock().demand.compaction_made(*job),
+            // Where open tables count, it was taken off the demand when it was created.
+            Hint::CompactionOutput { job, .. } if !core.options.counts_open_tables => {
+                core.jobs.lock().demand.compaction_made(*job);
+            }
+            Hint::CompactionOutput { .. } => {}
             Hint::CompactionEnd { job, .. } => {
                 core.jobs.lock().compaction_ends(*job);
                 core.members.iter().for_each(|member| member.files.compaction_ends(*job));
@@ -311,6 +317,8 @@ impl FileStore for HybridStore {
             let zones = self.core.division.as_ref().map(|division| division.lock().cache_zones());
             measures.push(StoreMeasure::count("zones of cached blocks", cache.zones.lock().len() as u64));
             measures.push(StoreMeasure::count("zones that cached blocks may have", zones.unwrap_or(0)));
+            let memory_bytes = cache.zones.lock().memory_bytes();
+            measures.push(StoreMeasure::bytes("memory for what is known of cached blocks", memory_bytes));
         }
         let refusing = self.core.members.iter().filter(|member| member.is_refusing()).count();
         measures.push(StoreMeasure::count("devices that refuse", refusing as u64));

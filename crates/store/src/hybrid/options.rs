@@ -7,7 +7,7 @@ use super::placement::PlacementName;
 use varve_media::Device;
 
 /// The devices of a store: one to eight, each with zones that must be written in order, or with conventional ones before
-/// them. In any order: tiers follow from what devices promise.
+/// them. In any order: tiers follow from how fast devices are.
 pub type HybridDevices = Vec<Device>;
 
 /// How devices become a [`HybridStore`](super::HybridStore).
@@ -37,6 +37,39 @@ pub enum HybridDriver {
     Thread,
     /// Whoever changes something, in place and at once: for tests, which cut power at every step of it.
     Caller,
+}
+
+/// A technique of this store that is left out, so that a measurement can say what it contributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HybridTechnique {
+    /// Copies that are read often are written again when their cache zone is given up.
+    KeptCopies,
+    /// A record with a copy gets a new copy when a compaction writes it to another table.
+    FollowedRecords,
+    /// Tables of low levels come up while the slow tier is idle.
+    IdlePromotion,
+    /// Requests of the background wait for those of users, and are divided where users read.
+    RequestOrder,
+}
+
+impl HybridTechnique {
+    /// All of them.
+    pub const ALL: &'static [HybridTechnique] = &[
+        HybridTechnique::KeptCopies,
+        HybridTechnique::FollowedRecords,
+        HybridTechnique::IdlePromotion,
+        HybridTechnique::RequestOrder,
+    ];
+
+    /// Its name in specs.
+    pub fn name(self) -> &'static str {
+        match self {
+            HybridTechnique::KeptCopies => "kept-copies",
+            HybridTechnique::FollowedRecords => "followed-records",
+            HybridTechnique::IdlePromotion => "idle-promotion",
+            HybridTechnique::RequestOrder => "request-order",
+        }
+    }
 }
 
 /// What becomes of a set of which a device is not given.
@@ -92,9 +125,16 @@ pub struct HybridOpenOptions {
     pub cleaning_bytes_per_second: u64,
     /// How often the automated placement looks at what the fast tier does.
     pub auto_interval_nanos: u64,
-    /// Tier of each device, in the order in which they are given, 0 the fastest. Unset: from what they promise; those that
-    /// promise nothing are one tier.
+    /// Tier of each device, in the order in which they are given, 0 the fastest. Unset: from their rates of random reads, and
+    /// where those are unknown disks are slower than solid-state devices. Where that does not decide, formatting and opening
+    /// are refused.
     pub tiers: Option<Vec<u8>>,
+    /// Count an output of a compaction among the tables of its level from its creation on (as the prototype of HHZS does), and
+    /// not as demand until it is finished. Parallel compactions then see each other's outputs, and cannot place more tables of the
+    /// tiering level than fit (R_t).
+    pub counts_open_tables: bool,
+    /// A technique to leave out, for measurements.
+    pub without: Option<HybridTechnique>,
     /// Size of tables, at most a zone of the fastest tier. Unset: 64 MiB if a zone holds two such tables, which then share zones;
     /// otherwise a whole zone.
     pub table_bytes: Option<u64>,
@@ -105,6 +145,13 @@ pub struct HybridOpenOptions {
     pub missing_devices: MissingDevices,
     /// Who migrates and caches.
     pub driver: HybridDriver,
+}
+
+impl HybridOpenOptions {
+    /// Returns true unless the technique is left out.
+    pub(super) fn has(&self, technique: HybridTechnique) -> bool {
+        self.without != Some(technique)
+    }
 }
 
 /// Default table size on large zones, in bytes: the size of the default memtable. With one table per zone, a drive of few large zones is
@@ -134,6 +181,8 @@ impl Default for HybridOpenOptions {
             cleaning_bytes_per_second: 16 << 20,
             auto_interval_nanos: 1_000_000_000,
             tiers: None,
+            counts_open_tables: false,
+            without: None,
             table_bytes: None,
             transfer_bytes: None,
             missing_devices: MissingDevices::Refuse,

@@ -6,6 +6,7 @@ use super::caching::batch::{self, CHECK_BYTES};
 use super::caching::record_key;
 use super::core::Core;
 use super::file::HybridFile;
+use super::options::HybridTechnique;
 use crate::file_store::ReadableFile;
 use crate::record_cache::RECORD_BYTES_MAX;
 use std::sync::atomic::Ordering;
@@ -49,7 +50,9 @@ impl Core {
 
     /// Whether a record of a table that is written again seems to be kept, or is read so much that it would be.
     pub(super) fn follows_record(&self, file: &HybridFile, label: u64, length_bytes: usize) -> bool {
-        let Some(cache) = self.cache.as_ref() else { return false };
+        let Some(cache) = self.cache.as_ref().filter(|_| self.options.has(HybridTechnique::FollowedRecords)) else {
+            return false;
+        };
         let key = record_key(file.stamp.load(Ordering::Acquire), label);
         let is_kept = {
             let zones = cache.zones.lock();

@@ -12,11 +12,11 @@ use super::core::{Cache, Core, Member, Naming};
 use super::division::{Division, DivisionName, SlowCosts};
 use super::file::{HybridFile, Part};
 use super::given_up;
-use super::options::{HybridFormatOptions, HybridOpenOptions, MissingDevices, table_bytes_for};
+use super::options::{HybridFormatOptions, HybridOpenOptions, HybridTechnique, MissingDevices, table_bytes_for};
 use super::order::OrderedDevice;
 use super::records::{ATTEMPT_NAME, Found, NUMBERS_OF_OPEN, Record, Resolved, Set, incomplete};
 use super::removals::Removals;
-use super::tiers::tiers_of;
+use super::tiers::{performance_of, tiers_of};
 use super::wake::Wake;
 use crate::access_times::AccessTimes;
 use crate::band::{DeviceFiles, Lifetimes, MountedFiles, Reserve};
@@ -145,8 +145,12 @@ pub(super) fn format(env: &Env, devices: &[Device], options: &HybridFormatOption
     Ok(())
 }
 
-fn mount(env: &Env, devices: &[Device]) -> Result<Vec<MountedFiles>, StoreError> {
-    devices.iter().map(|device| DeviceFiles::mount(OrderedDevice::device(env, device), KIND)).collect()
+fn mount(env: &Env, devices: &[Device], options: &HybridOpenOptions) -> Result<Vec<MountedFiles>, StoreError> {
+    let ordered = |device: &Device| match options.has(HybridTechnique::RequestOrder) {
+        true => OrderedDevice::device(env, device),
+        false => device.clone(),
+    };
+    devices.iter().map(|device| DeviceFiles::mount(ordered(device), KIND)).collect()
 }
 
 /// Removes records durably. A device that refuses keeps them: they do not count in the open store, and a file that takes their names
@@ -214,9 +218,8 @@ fn is_beginning(members: &[Member], name: &str, rival: &Record, parts: &[Record]
 pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions) -> Result<Core, StoreError> {
     let label = label_of(&devices);
     check_count(&label, &devices)?;
-    let tiers = tiers_of(&label, &devices, options.tiers.as_deref())?;
     // Everything is read of every device before anything is written to one.
-    let mut mounted = mount(env, &devices)?;
+    let mut mounted = mount(env, &devices, options)?;
     let set = Set::of(&label, &mounted)?;
     let is_read_only = !set.missing.is_empty() && options.missing_devices == MissingDevices::ReadOnly;
     if !set.missing.is_empty() && options.missing_devices == MissingDevices::Refuse {
@@ -229,8 +232,10 @@ pub(super) fn open(env: &Env, devices: Vec<Device>, options: &HybridOpenOptions)
             let named = |error| journal::media_error(device.block.name(), "zones", error);
             OverlayDevice::device(device).map_err(named)
         };
-        mounted = mount(env, &devices.iter().map(over).collect::<Result<Vec<Device>, StoreError>>()?)?;
+        let over = devices.iter().map(over).collect::<Result<Vec<Device>, StoreError>>()?;
+        mounted = mount(env, &over, options)?;
     }
+    let tiers = tiers_of(&label, &devices, options.tiers.as_deref())?;
     let fast = mounted.iter().zip(&tiers).filter(|(_, tier)| **tier == 0);
     let fast_zone_bytes = fast.map(|(mounted, _)| mounted.writable_zone_bytes()).min();
     let table_bytes = table_bytes_for(options.table_bytes, fast_zone_bytes);
@@ -370,14 +375,14 @@ fn core_of(
 ) -> Core {
     let nominal = |tier: fn(usize) -> bool| {
         let of_tier = members.iter().filter(move |member| tier(member.tier));
-        of_tier.filter_map(|member| member.files.device().block.capabilities().nominal)
+        of_tier.map(|member| performance_of(member.files.device().block.capabilities(), member.tier))
     };
     let fast_bytes_per_second =
         nominal(|tier| tier == 0).map(|promised| promised.sequential_write_bytes_per_second).sum();
     let slowest = members.iter().map(|member| member.tier).max().unwrap_or(0);
     let boundaries = (0..slowest).map(|upper| {
         let behind = members.iter().filter(|member| member.tier > upper);
-        let promised = behind.filter_map(|member| member.files.device().block.capabilities().nominal);
+        let promised = behind.map(|member| performance_of(member.files.device().block.capabilities(), member.tier));
         let (reads, bytes) = promised.fold((0, 0), |(reads, bytes), promised| {
             (reads + promised.random_reads_per_second, bytes + promised.sequential_write_bytes_per_second)
         });

@@ -9,7 +9,7 @@ use varve_engine::Profile;
 use varve_media::{Device, ZoneType};
 use varve_store::{
     BandStore, CachingName, DivisionName, FileStore, HybridFormatOptions, HybridOpenOptions, HybridStore,
-    MigrationName, MissingDevices, PlacementName,
+    HybridTechnique, MigrationName, MissingDevices, PlacementName,
 };
 
 const RESERVE: &str = "reserve-tables";
@@ -26,6 +26,8 @@ const TABLE_SIZE: &str = "tiered-table-size";
 const TRANSFER_SIZE: &str = "transfer-size";
 const TIERS: &str = "tiers";
 const MISSING: &str = "missing-devices";
+const OPEN_TABLES: &str = "open-tables";
+const WITHOUT: &str = "without";
 
 pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
     name: "hybrid",
@@ -113,8 +115,22 @@ pub(crate) const HYBRID: FileStoreKind = FileStoreKind {
         OptionDescription {
             name: TIERS,
             value: ValueForm::Text,
-            default: "by what the devices promise",
-            meaning: "a digit for each device, 0 the fastest, where they do not say how fast they are",
+            default: "by random reads a second, and where those are unknown disks behind solid-state devices",
+            meaning: "a digit for each device, 0 the fastest; needed where several solid-state devices do not say how fast they are",
+        },
+        OptionDescription {
+            name: OPEN_TABLES,
+            value: ValueForm::Choice(&["expected", "counted"]),
+            default: "expected",
+            meaning: "whether a table that a compaction writes is among those of its level from its creation on, as the prototype of \
+                      HHZS has it, or expected until it is finished",
+        },
+        OptionDescription {
+            name: WITHOUT,
+            value: ValueForm::Choice(&["kept-copies", "followed-records", "idle-promotion", "request-order"]),
+            default: "nothing is left out",
+            meaning: "a technique to leave out, for measurements: copies kept when their zone goes, copies of records that compactions \
+                      write again, tables that come up while disks are idle, or the order of requests by class",
         },
         OptionDescription {
             name: MISSING,
@@ -209,6 +225,8 @@ fn open_options(part: &Part, profile: Profile) -> Result<HybridOpenOptions, Erro
             None => usual.auto_interval_nanos,
         },
         tiers,
+        counts_open_tables: part.text(OPEN_TABLES)? == Some("counted"),
+        without: chosen(part, WITHOUT, HybridTechnique::ALL, |technique| technique.name().to_owned())?,
         table_bytes: part.size_bytes(TABLE_SIZE)?,
         transfer_bytes: part.size_bytes(TRANSFER_SIZE)?,
         missing_devices: chosen(part, MISSING, MissingDevices::ALL, |name| name.name().to_owned())?

@@ -40,8 +40,18 @@ pub(crate) const DEV: MediumKind = MediumKind {
                 default: "64",
                 meaning: "requests in flight at once, at most, under io_uring",
             },
+            OptionDescription {
+                name: "random-reads",
+                value: ValueForm::Number(1),
+                default: "unknown; a disk is taken for slower than a solid-state device",
+                meaning: "random reads a second of 4 KiB, one at a time: how fast it is beside other devices (store=hybrid)",
+            },
         ],
-        examples: &["dev:/dev/sdb", "dev:/srv/varve.img?size=10GiB"],
+        examples: &[
+            "dev:/dev/sdb",
+            "dev:/dev/nvme0n1?store=hybrid,random-reads=17000+dev:/dev/sdb?random-reads=115",
+            "dev:/srv/varve.img?size=10GiB",
+        ],
     },
     is_emulated: false,
     build,
@@ -79,6 +89,7 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
             _ => IoEngine::Auto,
         },
         queue_depth,
+        random_reads_per_second: part.text("random-reads")?.and_then(whole_number),
         mode: file_mode(part)?,
         ..defaults
     };
@@ -102,6 +113,9 @@ pub(super) fn open(construction: &Construction<'_>, part: &Part) -> Result<Built
         name: part.to_string(),
         model: path.display().to_string(),
         summary: format!("hardware through {engine}"),
+        // These are the usual ones, which nobody promised.
+        sequential_read_bytes_per_second: None,
+        sequential_write_bytes_per_second: None,
         ..DeviceDescription::of(&device)
     };
     Ok(BuiltDevice { device, description, members: None })

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_media::{CrashDevice, CrashVariant, DeviceCrashState};
 
-fn with(missing_devices: MissingDevices) -> HybridOpenOptions {
-    HybridOpenOptions { tiers: None, missing_devices, ..placed_by_level() }
+/// Opens some devices of a set.
+fn open_some(env: &Env, devices: Vec<Device>, missing_devices: MissingDevices) -> Result<HybridStore, StoreError> {
+    let tier = |device: &Device| u8::from(!device.block.name().contains("fast"));
+    let tiers = Some(devices.iter().map(tier).collect());
+    HybridStore::open(env, devices, &HybridOpenOptions { tiers, missing_devices, ..placed_by_level() })
 }
 
 /// Names and contents.
@@ -98,7 +101,7 @@ fn an_attempt_without_a_decision_is_taken_back() {
                 let mut rest = devices.clone();
                 rest.remove(missing);
                 for attempt in 0..3 {
-                    let store = HybridStore::open(&env, rest.clone(), &with(MissingDevices::GiveUp)).unwrap();
+                    let store = open_some(&env, rest.clone(), MissingDevices::GiveUp).unwrap();
                     let names: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.name).collect();
                     assert!(names.iter().all(|name| before.contains_key(name)), "{names:?}");
                     prepare(&store);
@@ -107,11 +110,11 @@ fn an_attempt_without_a_decision_is_taken_back() {
                         0 => drop(store),
                         _ => std::mem::forget(store),
                     }
-                    let refused = HybridStore::open(&env, rest.clone(), &with(MissingDevices::Refuse)).err();
+                    let refused = open_some(&env, rest.clone(), MissingDevices::Refuse).err();
                     let refused = refused.expect("a device is missing").to_string();
                     assert!(refused.contains("missing-devices"), "{refused}");
                 }
-                let store = HybridStore::open(&env, devices.clone(), &with(MissingDevices::Refuse)).unwrap();
+                let store = open_some(&env, devices.clone(), MissingDevices::Refuse).unwrap();
                 assert!(contents(&store) == before, "{count} devices without {missing}, full: {is_full}");
                 assert_sound(&store);
                 super::crash::verify_whole(&store).unwrap();
@@ -145,16 +148,16 @@ fn a_change_that_cannot_be_taken_back_decides() {
         let devices = set_of(&env, 2, 12);
         load(&env, &devices, false);
         let rest = vec![devices[1].clone()];
-        let store = HybridStore::open(&env, rest.clone(), &with(MissingDevices::GiveUp)).unwrap();
+        let store = open_some(&env, rest.clone(), MissingDevices::GiveUp).unwrap();
         assert!(store.core.is_attempt(), "{what}");
         change(&store);
         assert!(!store.core.is_attempt(), "{what}");
         store.sync_names().unwrap();
         let found = contents(&store);
         std::mem::forget(store);
-        let refused = HybridStore::open(&env, devices, &with(MissingDevices::Refuse)).err().expect("given up");
+        let refused = open_some(&env, devices, MissingDevices::Refuse).err().expect("given up");
         assert!(refused.to_string().contains("given up"), "{what}: {refused}");
-        let store = HybridStore::open(&env, rest, &with(MissingDevices::Refuse)).unwrap();
+        let store = open_some(&env, rest, MissingDevices::Refuse).unwrap();
         assert!(contents(&store) == found, "{what}");
     }
 }
@@ -186,7 +189,7 @@ fn a_cut_repair_leaves_the_set_as_it_was_or_is_done() {
             });
         }
         let below = crash.iter().map(CrashDevice::device).collect();
-        let store = HybridStore::open(&env, below, &with(MissingDevices::GiveUp)).unwrap();
+        let store = open_some(&env, below, MissingDevices::GiveUp).unwrap();
         let written = prepare(&store);
         pointer(&store, 102);
         let originals: Vec<String> = store.list().unwrap().into_iter().map(|entry| entry.name).collect();
@@ -210,7 +213,7 @@ fn a_cut_repair_leaves_the_set_as_it_was_or_is_done() {
                 // The images change what is opened on them, and the absent device is only read.
                 let looked = varve_media::OverlayDevice::device(&absent).unwrap();
                 whole[missing] = looked;
-                match HybridStore::open(&env, whole, &with(MissingDevices::Refuse)) {
+                match open_some(&env, whole, MissingDevices::Refuse) {
                     Ok(store) => {
                         assert!(contents(&store) == before, "{what}");
                         super::crash::verify_whole(&store).unwrap();
@@ -218,7 +221,7 @@ fn a_cut_repair_leaves_the_set_as_it_was_or_is_done() {
                     }
                     Err(error) => {
                         assert!(error.to_string().contains("given up"), "{what}: {error}");
-                        let store = HybridStore::open(&env, rest, &with(MissingDevices::Refuse)).unwrap();
+                        let store = open_some(&env, rest, MissingDevices::Refuse).unwrap();
                         assert_content(&read(&store, "pointer").unwrap(), 102, 64);
                         for fresh in 0..written {
                             assert_content(&read(&store, &format!("fresh-{fresh}")).unwrap(), 200 + fresh, 8000);
