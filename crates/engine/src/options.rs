@@ -489,7 +489,7 @@ mod tests {
         let directory = StoreProperties {
             read_alignment_bytes: 1,
             rotational: false,
-            access: varve_store::AccessTimes::TYPICAL_SOLID_STATE,
+            access: varve_store::AccessTimes::typical(false),
             places_by_level: false,
             preferred_transfer_bytes: None,
             preferred_table_bytes: None,
@@ -501,7 +501,7 @@ mod tests {
         };
         let bands = StoreProperties {
             rotational: true,
-            access: varve_store::AccessTimes::TYPICAL_DISK,
+            access: varve_store::AccessTimes::typical(true),
             preferred_table_bytes: Some(1 << 20),
             flush_is_device_request: true,
             ..directory.clone()

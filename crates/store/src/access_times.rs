@@ -1,6 +1,6 @@
 //! What a request to a medium takes.
 
-use varve_media::Capabilities;
+use varve_media::{Capabilities, NominalPerformance};
 
 /// Bytes of the random reads that data sheets count.
 const COUNTED_READ_BYTES: u64 = 4096;
@@ -15,30 +15,24 @@ pub struct AccessTimes {
 }
 
 impl AccessTimes {
-    /// A disk of 7,200 rpm: a mean seek of 8.5 ms and half a rotation, 160 MB/s.
-    pub const TYPICAL_DISK: AccessTimes =
-        AccessTimes { positioning_nanos: 12_700_000, read_bytes_per_second: 160_000_000 };
-
-    /// A solid-state drive: 80 us, 500 MB/s.
-    pub const TYPICAL_SOLID_STATE: AccessTimes =
-        AccessTimes { positioning_nanos: 80_000, read_bytes_per_second: 500_000_000 };
-
     /// Those of a device of these capabilities.
     pub fn of(capabilities: &Capabilities) -> AccessTimes {
-        let typical = AccessTimes::typical(capabilities.rotational);
-        let Some(nominal) = capabilities.nominal else { return typical };
-        let (rate, reads) = (nominal.sequential_read_bytes_per_second, nominal.random_reads_per_second);
-        if rate == 0 || reads == 0 {
-            return typical;
-        }
-        let read_nanos = 1_000_000_000 / reads;
-        let transfer_nanos = COUNTED_READ_BYTES.saturating_mul(1_000_000_000) / rate;
-        AccessTimes { positioning_nanos: read_nanos.saturating_sub(transfer_nanos), read_bytes_per_second: rate }
+        AccessTimes::promised(capabilities.nominal).unwrap_or_else(|| AccessTimes::typical(capabilities.rotational))
     }
 
     /// Those of a medium that states nothing but whether it rotates.
     pub fn typical(rotational: bool) -> AccessTimes {
-        if rotational { AccessTimes::TYPICAL_DISK } else { AccessTimes::TYPICAL_SOLID_STATE }
+        let none = AccessTimes { positioning_nanos: 0, read_bytes_per_second: 1 };
+        AccessTimes::promised(Some(NominalPerformance::typical(rotational))).unwrap_or(none)
+    }
+
+    /// Those that rates come to; `None` where one is missing.
+    fn promised(nominal: Option<NominalPerformance>) -> Option<AccessTimes> {
+        let nominal = nominal?;
+        let rate = nominal.sequential_read_bytes_per_second;
+        let read_nanos = 1_000_000_000_u64.checked_div(nominal.random_reads_per_second)?;
+        let transfer_nanos = COUNTED_READ_BYTES.saturating_mul(1_000_000_000).checked_div(rate)?;
+        Some(AccessTimes { positioning_nanos: read_nanos.saturating_sub(transfer_nanos), read_bytes_per_second: rate })
     }
 
     /// Bytes that are transferred in the time of one positioning: a request of this size spends half of its time on each.
@@ -51,7 +45,6 @@ impl AccessTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_media::NominalPerformance;
 
     fn stated(random_reads_per_second: u64, rate: u64) -> AccessTimes {
         let nominal = NominalPerformance {
@@ -69,10 +62,10 @@ mod tests {
         assert_eq!(disk, AccessTimes { positioning_nanos: 9_979_520, read_bytes_per_second: 200_000_000 });
         assert_eq!(disk.bytes_per_positioning(), 1_995_904);
         assert_eq!(stated(u64::MAX, 1).positioning_nanos, 0, "a drive that claims what cannot be");
-        assert_eq!(stated(0, 1), AccessTimes::TYPICAL_SOLID_STATE);
-        assert_eq!(stated(1, 0), AccessTimes::TYPICAL_SOLID_STATE);
+        assert_eq!(stated(0, 1), AccessTimes::typical(false));
+        assert_eq!(stated(1, 0), AccessTimes::typical(false));
         let unknown = Capabilities { rotational: true, ..Capabilities::of_blocks() };
-        assert_eq!(AccessTimes::of(&unknown), AccessTimes::TYPICAL_DISK);
+        assert_eq!(AccessTimes::of(&unknown), AccessTimes::typical(true));
         assert!(AccessTimes { positioning_nanos: u64::MAX, ..disk }.bytes_per_positioning() > 1 << 40);
     }
 }

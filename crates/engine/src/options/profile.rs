@@ -49,7 +49,7 @@ const DEPTH_FOR_WRITES: usize = 11;
 /// Tables that may overlap in one key where scans are.
 const DEPTH_FOR_SCANS: usize = 5;
 
-/// Positionings in the longest stall of a write that background work may cause: about 450 ms on a disk of 7,200 rpm. Shorter
+/// Positionings in the longest stall of a write that background work may cause: about 450 ms on a disk of 78 random reads a second. Shorter
 /// bursts were overrun (docs/smrdb.md, "How long bursts are").
 const STALL_POSITIONINGS: u64 = 35;
 
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!((options.tree, options.overlap_depth_max), (Some(TreeKind::Leveled), None));
         let writes = chosen(&Options { favour: Favour::Writes, ..Options::default() }, &bands);
         assert_eq!((writes.tree, writes.overlap_depth_max), (Some(TreeKind::TwoLevel), Some(11)));
-        assert_eq!((writes.flush_key_ranges, writes.max_write_stall_ms), (Some(true), Some(444)));
+        assert_eq!((writes.flush_key_ranges, writes.max_write_stall_ms), (Some(true), Some(349)));
         let scans = Options { favour: Favour::Scans, tree: Some(TreeKind::TwoLevel), ..Options::default() };
         assert_eq!(chosen(&scans, &bands).overlap_depth_max, Some(5));
         let paper = chosen(&Options { profile: Profile::Paper, ..Options::default() }, &bands);

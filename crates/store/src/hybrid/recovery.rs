@@ -352,7 +352,7 @@ fn properties_of(members: &[Member], options: &HybridOpenOptions) -> StoreProper
         access: each()
             .map(|properties| properties.access)
             .max_by_key(AccessTimes::bytes_per_positioning)
-            .unwrap_or(AccessTimes::TYPICAL_SOLID_STATE),
+            .unwrap_or(AccessTimes::typical(false)),
         places_by_level: members.iter().any(|member| member.tier > 0),
         preferred_transfer_bytes: preferred_transfer_bytes(members, options),
         preferred_table_bytes: Some(options.table_bytes.unwrap_or(zone_bytes).clamp(1, zone_bytes)),
