@@ -45,7 +45,7 @@ const NARROW_PART: u64 = 16;
 /// So many parts tell whether keys come in order, where the tree does not.
 const ORDERED_PARTS_MIN: usize = 8;
 
-/// Logs hold at most so many times the pool, less on a small medium: then what is oldest is flushed with its neighbours, however wide that is.
+/// Size of logs to that of the pool at most, less on a small medium: beyond it what is oldest is flushed with its neighbours, however wide that is.
 const LOG_POOLS: u64 = 4;
 
 /// Buckets of histograms that widths are told by.

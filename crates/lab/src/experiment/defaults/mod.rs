@@ -49,7 +49,7 @@ const TAIL_RATIO_MAX: f64 = 1.5;
 enum Better {
     /// More is better.
     More,
-    /// Less is better; the default may be so many times the best.
+    /// Less is better; the default may be at most this multiple of the best.
     Less(f64),
 }
 

@@ -48,7 +48,7 @@ impl OperationStream for QueueStream {
             1 if !fills => {
                 operation.kind = OperationKind::Scan;
                 operation.limit = 1;
-                // Whoever takes from a queue does not know where its head is.
+                // A consumer of a queue does not know where its head is.
                 queue_key(0, &mut operation.key);
                 self.turn = 2;
             }
