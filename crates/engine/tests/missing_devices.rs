@@ -7,8 +7,8 @@ use varve_engine::{Db, Error, ErrorKind, Media, Options, ReadOptions, WriteOptio
 use varve_env::Env;
 use varve_media::emulated::Zoned;
 use varve_media::{
-    CrashDevice, CrashVariant, Device, DeviceCrashState, Emulated, Geometry, Immediate, OverlayDevice, RamBacking,
-    ZoneGeometry,
+    CrashDevice, CrashVariant, Device, DeviceCrashState, Emulated, Geometry, Immediate, NominalPerformance,
+    OverlayDevice, RamBacking, ZoneGeometry,
 };
 use varve_store::{
     CachingName, HybridDevices, HybridDriver, HybridFormatOptions, HybridOpenOptions, HybridStore, MigrationName,
@@ -24,7 +24,11 @@ fn zoned(env: &Env, name: &str, zones: u64, conventional_zones: u32) -> Device {
     let rules = Zoned::new(&ZoneGeometry { conventional_zones, ..all });
     let asked = Geometry { capacity_bytes: zones * ZONE_BYTES, sector_bytes: 512, physical_sector_bytes: 512 };
     let (geometry, timing) = (rules.cut(&asked), Box::<Immediate>::default());
-    rules.device(|rules| Emulated::new(env, name, geometry, rules, timing, Box::new(RamBacking::new())))
+    // Conventional zones are those of disks. The rates of what is left say the tier without a device too.
+    let nominal = NominalPerformance::typical(conventional_zones > 0);
+    rules.device(|rules| {
+        Emulated::new(env, name, geometry, rules, timing, Box::new(RamBacking::new())).with_nominal(nominal)
+    })
 }
 
 /// A set: the fast device first, then slow ones. Zones of each for files.
