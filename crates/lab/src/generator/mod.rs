@@ -15,5 +15,5 @@ pub(crate) use elementary::{decimal_logarithm, exp, ln};
 pub use key::{KeyFormat, fnv_hash_64};
 pub use permutation::Permutation;
 pub use value::ValueGenerator;
-pub use zipf::{ScatteredZipf, Zipf};
+pub use zipf::{HashedZipf, ScatteredZipf, Zipf};
 pub use zipfian::{ScrambledZipfian, SkewedLatest, ZIPFIAN_CONSTANT, Zipfian};

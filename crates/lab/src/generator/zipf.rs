@@ -7,6 +7,7 @@
 //! a [permutation](Permutation), so that each record has one.
 
 use super::elementary::{exp, ln};
+use super::key::fnv_hash_64;
 use super::permutation::Permutation;
 use crate::error::LabError;
 use varve_env::Random;
@@ -109,6 +110,32 @@ impl ScatteredZipf {
     /// The item of a rank, from 0, the most popular one.
     pub fn of_rank(&self, rank: u64) -> u64 {
         self.places.of(rank)
+    }
+}
+
+/// Zipf over ranks that are hashed to items, as in YCSB's scrambled zipfian generator. An item may have several ranks or none, so the
+/// skew over items is less than the exponent's. Ranks are drawn exactly, where YCSB's formula is an approximation.
+#[derive(Clone, Debug)]
+pub struct HashedZipf {
+    zipf: Zipf,
+    items: u64,
+}
+
+impl HashedZipf {
+    /// Creates a generator over `items` items, with `ranks` ranks.
+    ///
+    /// # Errors
+    /// No items, and those of [`Zipf::new`].
+    pub fn new(items: u64, ranks: u64, exponent: f64) -> Result<HashedZipf, LabError> {
+        if items == 0 {
+            return Err(LabError::invalid("hashed zipf distribution", "it needs at least one item"));
+        }
+        Ok(HashedZipf { zipf: Zipf::new(ranks, exponent)?, items })
+    }
+
+    /// The next item.
+    pub fn next(&self, random: &mut Random) -> u64 {
+        fnv_hash_64(self.zipf.next(random)) % self.items
     }
 }
 
