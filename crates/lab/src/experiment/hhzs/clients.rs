@@ -4,12 +4,12 @@ use super::fig2::described;
 use super::load::{SETTLE_STEP, failed, get_verified, loads, open, rests};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
-use super::workload::{ScaledWorkload, Workload};
+use super::workload::{Memory, ScaledWorkload, Workload};
 use crate::error::LabError;
 use crate::experiment::comparison::ours;
 use crate::experiment::together::{Advance, Wanted, measure};
 use crate::experiment::{Experiment, simulate};
-use crate::generator::{RecordChooser, ValueGenerator};
+use crate::generator::ValueGenerator;
 use std::sync::Arc;
 use varve::Varve;
 use varve::env::{Env, Random};
@@ -34,7 +34,7 @@ pub(in crate::experiment) const EIGHT_CLIENTS: Experiment = Experiment {
             let wanted = loaded.iter().zip(&rested).flat_map(|(loaded, rested)| {
                 CLIENTS.map(|clients| {
                     let (setup, rested) = (loaded.setup.clone(), Arc::clone(rested));
-                    let workload = ScaledWorkload::long(&workload, setup.scale);
+                    let workload = ScaledWorkload::long(&workload, setup.scale, Memory::Paper);
                     Wanted {
                         key: format!("hhzs run {setup:?} of {workload:?} by {clients}"),
                         operations: workload.reads + workload.writes,
@@ -104,7 +104,7 @@ fn run_client(
 ) -> Result<(), LabError> {
     let values = ValueGenerator::new(setup.seed, COMPRESSION_RATIO)?;
     let (places, mut random) = (setup.places(), Random::named(setup.seed, &format!("client {client}")));
-    let mut chooser = RecordChooser::new(workload.workload.choice.distribution(), setup.pairs(), 0, 0, 1)?;
+    let mut chooser = workload.workload.choice.chooser(setup.pairs(), setup.scale)?;
     let (mut key, mut value, mut written) = (Vec::new(), Vec::new(), 0);
     for number in 0..reads.max(writes) {
         if number < reads {

@@ -175,7 +175,7 @@ pub(super) fn described(run: &Run<'_>, all: &[Arc<Loaded>]) -> Report {
         last.setup.describe(&mut report);
     }
     for loaded in all {
-        let name = format!("event hash of {}'s load", loaded.setup.scheme.name());
+        let name = format!("event hash of {}'s load", loaded.setup.name());
         report.condition(&name, format!("{:016x}", loaded.event_hash));
     }
     report
@@ -183,7 +183,11 @@ pub(super) fn described(run: &Run<'_>, all: &[Arc<Loaded>]) -> Report {
 
 /// Quartiles of the sizes of logs and levels, beside the largest of the paper.
 fn sizes(report: &mut Report, loaded: &Loaded, paper: [Option<f64>; 3]) {
-    let name = loaded.setup.scheme.name();
+    sizes_as(report, loaded, &loaded.setup.name(), paper);
+}
+
+/// The same rows under the given scheme name.
+pub(super) fn sizes_as(report: &mut Report, loaded: &Loaded, name: &str, paper: [Option<f64>; 3]) {
     let mut columns = vec![("WAL".to_owned(), loaded.samples.iter().map(|sizes| sizes.log_bytes).collect::<Vec<_>>())];
     for level in 0..LEVELS {
         let bytes = loaded.samples.iter().map(|sizes| sizes.level_bytes[level]).collect();
@@ -194,20 +198,24 @@ fn sizes(report: &mut Report, loaded: &Loaded, paper: [Option<f64>; 3]) {
         let last = bytes.len().saturating_sub(1);
         let at = |quarter: usize| loaded.gibibytes(bytes.get(last * quarter / 4).copied().unwrap_or(0));
         for (quarter, of) in ["least", "lower quartile", "median", "upper quartile"].into_iter().enumerate() {
-            drawn(report, &name, &format!("{what}: {of} (full size)"), "GiB", at(quarter));
+            drawn(report, name, &format!("{what}: {of} (full size)"), "GiB", at(quarter));
         }
         let metric = format!("{what}: most (full size)");
         match position.checked_sub(1).and_then(|level| paper.get(level).copied().flatten()) {
-            Some(most) => compare(report, &name, &metric, "GiB", most, at(4)),
-            None => drawn(report, &name, &metric, "GiB", at(4)),
+            Some(most) => compare(report, name, &metric, "GiB", most, at(4)),
+            None => drawn(report, name, &metric, "GiB", at(4)),
         }
     }
-    ours(report, &name, "samples", "1", loaded.samples.len() as f64);
+    ours(report, name, "samples", "1", loaded.samples.len() as f64);
 }
 
 /// Shares of what was written for logs and levels that went to the disk, as the text has B3's, and to the drive, as drawn.
 fn write_shares(report: &mut Report, loaded: &Loaded) {
-    let name = loaded.setup.scheme.name();
+    write_shares_as(report, loaded, &loaded.setup.name());
+}
+
+/// The same rows under the given scheme name.
+pub(super) fn write_shares_as(report: &mut Report, loaded: &Loaded, name: &str) {
     let paper = match (loaded.setup.scheme, loaded.setup.puts_per_second) {
         (Scheme::Basic(3), None) => [Some(68.2), Some(68.2), Some(49.4), Some(67.2)],
         (Scheme::Basic(4), None) => [None, Some(84.4), Some(89.1), None],
@@ -223,19 +231,23 @@ fn write_shares(report: &mut Report, loaded: &Loaded) {
         if all == 0.0 {
             continue;
         }
-        drawn(report, &name, &format!("{what}: written to the drive"), "%", to_drive as f64 / all * 100.0);
+        drawn(report, name, &format!("{what}: written to the drive"), "%", to_drive as f64 / all * 100.0);
         let (metric, share) = (format!("{what}: written to the disk"), to_disk as f64 / all * 100.0);
         match paper.get(position).copied().flatten() {
-            Some(paper) => compare(report, &name, &metric, "%", paper, share),
-            None => drawn(report, &name, &metric, "%", share),
+            Some(paper) => compare(report, name, &metric, "%", paper, share),
+            None => drawn(report, name, &metric, "%", share),
         }
     }
 }
 
 /// How the load went: what explains the rest.
 pub(super) fn how(report: &mut Report, loaded: &Loaded) {
-    let name = loaded.setup.scheme.name();
-    let mut add = |metric: &str, unit: &str, value: f64| ours(report, &name, metric, unit, value);
+    how_as(report, loaded, &loaded.setup.name());
+}
+
+/// The same rows under the given scheme name.
+pub(super) fn how_as(report: &mut Report, loaded: &Loaded, name: &str) {
+    let mut add = |metric: &str, unit: &str, value: f64| ours(report, name, metric, unit, value);
     add("load: throughput", "op/s", loaded.throughput());
     add("load: hours (full size)", "h", loaded.hours());
     add("load: stalls (full size)", "s", loaded.stall_seconds);

@@ -83,14 +83,19 @@ pub(in crate::experiment) const FIG_5B: Experiment = Experiment {
 
 /// Everything about one run.
 pub(super) fn told(report: &mut Report, ran: &Ran) {
-    let (task, name) = (&ran.task, ran.task.setup.name());
+    rows_as(report, ran, &ran.name());
+}
+
+/// The same rows under the given scheme name.
+pub(super) fn rows_as(report: &mut Report, ran: &Ran, name: &str) {
+    let task = &ran.task;
     let what = match task.begin {
         Begin::Debt => task.workload.workload.name.to_owned(),
         Begin::Rest => format!("{} after rest", task.workload.workload.name),
     };
-    drawn(report, &name, &format!("{what}: throughput (full size)"), "op/s", ran.throughput());
+    drawn(report, name, &format!("{what}: throughput (full size)"), "op/s", ran.throughput());
     let grown = |name: &str| (ran.to.stored(name) - ran.from.stored(name)) as f64;
-    let mut add = |metric: &str, unit: &str, value: f64| ours(report, &name, &format!("{what}: {metric}"), unit, value);
+    let mut add = |metric: &str, unit: &str, value: f64| ours(report, name, &format!("{what}: {metric}"), unit, value);
     if let Some(bound) = task.workload.workload.bound() {
         add("bound", "op/s", bound);
         add("throughput / bound", "1", ran.throughput() / bound);
@@ -104,7 +109,8 @@ pub(super) fn told(report: &mut Report, ran: &Ran) {
     // A record that is kept alone brings no block into memory.
     let insertions =
         (ran.to.cache_insertions - ran.from.cache_insertions) as f64 + grown("user reads of records alone");
-    if task.workload.workload.scan_pairs_max == 0 {
+    // Without filters a get brings blocks of several tables into memory, and their number says nothing about gets.
+    if task.workload.workload.scan_pairs_max == 0 && task.setup.setting.bloom_bits > 0 {
         add(
             "gets that the memory cache or memtables answered",
             "%",

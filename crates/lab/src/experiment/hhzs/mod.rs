@@ -5,10 +5,12 @@
 //! run measured is not measured again.
 
 mod ablation;
+mod authors;
 mod breakdown;
 mod clients;
 mod devices;
 mod drive_size;
+mod equal_memory;
 mod fig2;
 mod fig5;
 mod film;
@@ -57,6 +59,16 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     one_at_a_time::FULL_AUTO,
     one_at_a_time::FULL_HHZS,
     one_at_a_time::FULL_OURS,
+    authors::AUTHORS_LOAD,
+    authors::AUTHORS_YCSB,
+    authors::AUTHORS_BREAKDOWN,
+    authors::AUTHORS_TERMS,
+    authors::FULL_AUTHORS_B3,
+    authors::FULL_AUTHORS_AUTO,
+    authors::FULL_AUTHORS_HHZS,
+    authors::FULL_AUTHORS_OURS,
+    equal_memory::EQUAL_MEMORY,
+    equal_memory::TECHNIQUES_OF_OURS,
 ];
 
 /// The scale of loads and YCSB unless told otherwise. Table 1 runs in full.
@@ -72,9 +84,10 @@ const MANY_LOADS_SCALE: Scale = Scale::one_in(256);
 mod tests {
     use super::load::load;
     use super::runs::{Begin, Task, run_tasks};
-    use super::scheme::Scheme;
-    use super::settings::Setup;
-    use super::workload::Workload;
+    use super::scheme::{Scheme, Term};
+    use super::settings::{Setting, Setup};
+    use super::steady::steady_task;
+    use super::workload::{Memory, Workload};
     use crate::experiment::{Run, Scale, Settings, run, select};
     use std::sync::Arc;
 
@@ -112,6 +125,48 @@ mod tests {
             assert_eq!(ran.read_nanos.len() as u64, ran.task.workload.reads);
             assert!(ran.throughput() > 0.0 && ran.disk_reads() > 0.0, "{ran:?}");
         }
+    }
+
+    /// Runs tasks on the load of a setup.
+    fn runs_of(setup: &Setup, tasks: Vec<Task>) -> Vec<Arc<super::runs::Ran>> {
+        let settings = Settings { seed: setup.seed, ..Settings::default() };
+        let experiment = select(&["hhzs/fig5a".to_owned()]).unwrap()[0];
+        run_tasks(&Run { experiment, scale: SMALL, settings: &settings }, tasks).unwrap()
+    }
+
+    #[test]
+    fn gets_read_more_blocks_with_the_authors_settings() {
+        let reads = |setting: Setting| {
+            let setup = Setup::under(setting, Scheme::Basic(3), SMALL, 1);
+            let workload = setting.workload(&Workload::YCSB[2]).at(SMALL);
+            let task = Task { setup: setup.clone(), begin: Begin::Debt, workload, warm_up: None };
+            let ran = runs_of(&setup, vec![task]);
+            assert_eq!(ran[0].task.setup.name_with_setting(), format!("B3, {}", setting.name));
+            (ran[0].device_reads(0) + ran[0].device_reads(1)) as f64 / ran[0].task.workload.reads as f64
+        };
+        let [with, authors] = [Setting::WITH_FILTERS, Setting::AUTHORS].map(reads);
+        assert!(authors > 1.3 * with, "{authors} reads of devices to a get, {with} with filters");
+    }
+
+    #[test]
+    fn index_memory_enlarges_the_cache_and_keeps_the_reads() {
+        let [paper, more] = [Memory::Paper, Memory::OfIndex].map(|memory| Workload::YCSB[2].at_with(SMALL, memory));
+        assert!(more.cache_bytes > 4 * paper.cache_bytes && more.cache_hits > paper.cache_hits + 0.1, "{more:?}");
+        assert_eq!(more.reads, paper.reads);
+        let megabytes = Memory::OfIndex.cache_bytes() / 1_000_000;
+        assert!((285..300).contains(&megabytes), "{megabytes}");
+    }
+
+    #[test]
+    fn without_kept_copies_no_copy_is_written_again() {
+        let kept = |scheme| {
+            let setup = Setup::new(scheme, SMALL, 1);
+            let ran = runs_of(&setup, vec![steady_task(&setup, &Workload::YCSB[2])]);
+            assert!(ran[0].to.stored("blocks cached") > 0);
+            ran[0].to.stored("cached blocks written again")
+        };
+        assert!(kept(Scheme::Adaptive) > 0);
+        assert_eq!(kept(Scheme::Without(Term::KeptCopies)), 0);
     }
 
     /// What several devices do together grows with them.

@@ -4,11 +4,11 @@ use super::load::{Loaded, PROGRESS_STEP, Rested, SETTLE_STEP, failed, loads, ope
 use super::reading::{Reading, Whereabouts, user_reads};
 use super::scheme::Scheme;
 use super::settings::{COMPRESSION_RATIO, KEYS, Setup, VALUE_BYTES};
-use super::workload::{Put, ScaledWorkload, Workload};
+use super::workload::{Memory, Put, ScaledWorkload, Workload};
 use crate::error::LabError;
 use crate::experiment::together::{Advance, Wanted, measure};
 use crate::experiment::{Run, simulate};
-use crate::generator::{Permutation, RecordChooser, ValueGenerator};
+use crate::generator::{Permutation, ValueGenerator};
 use crate::media::{IoCause, IoClass, IoContext};
 use crate::target::{Direction, Session, Target, VarveTarget};
 use std::sync::Arc;
@@ -50,6 +50,14 @@ pub(super) struct Ran {
 }
 
 impl Ran {
+    /// Name of the setup, and its memory unless that is the paper's.
+    pub(super) fn name(&self) -> String {
+        match self.task.workload.memory {
+            Memory::Paper => self.task.setup.name(),
+            Memory::OfIndex => format!("{}, with the memory of the index", self.task.setup.name()),
+        }
+    }
+
     /// Operations a second of the full size.
     pub(super) fn throughput(&self) -> f64 {
         let scaled = self.task.workload.workload.operations as f64 / self.task.setup.scale.denominator() as f64;
@@ -89,11 +97,24 @@ pub(super) fn run_all(
     begin: Begin,
 ) -> Result<Vec<Vec<Arc<Ran>>>, LabError> {
     let setups: Vec<Setup> = loads(run, schemes)?.iter().map(|loaded| loaded.setup.clone()).collect();
+    run_all_of(run, &setups, workloads, begin)
+}
+
+/// Runs workloads on setups, with the record choice of each setup's setting.
+///
+/// # Errors
+/// The first one that failed.
+pub(super) fn run_all_of(
+    run: &Run<'_>,
+    setups: &[Setup],
+    workloads: &[Workload],
+    begin: Begin,
+) -> Result<Vec<Vec<Arc<Ran>>>, LabError> {
     let tasks = setups.iter().flat_map(|setup| {
         let task = |workload: &Workload| Task {
             setup: setup.clone(),
             begin,
-            workload: workload.at(setup.scale),
+            workload: setup.setting.workload(workload).at(setup.scale),
             warm_up: None,
         };
         workloads.iter().map(task)
@@ -191,7 +212,7 @@ impl<'a> Client<'a> {
     /// Does a workload; gives the virtual times of its reads, and the reads of devices that stood for others.
     fn perform(&mut self, scaled: &ScaledWorkload, version: u64) -> Result<(Vec<u64>, [u64; 2]), LabError> {
         let workload = &scaled.workload;
-        let mut chooser = RecordChooser::new(workload.choice.distribution(), self.setup.pairs(), 0, 0, 1)?;
+        let mut chooser = workload.choice.chooser(self.setup.pairs(), self.setup.scale)?;
         let (mut latencies, mut stand_ins) = (Vec::with_capacity(scaled.reads as usize), [0; 2]);
         let (to_one, mut owed) = (scaled.reads_to_one(), 0.0);
         let mut last = 0;

@@ -41,6 +41,14 @@ pub(super) enum Term {
     Amortization,
     /// Flushes and compactions read and write the disk in large requests; without it in RocksDB's.
     LargeTransfers,
+    /// Frequently read copies are rewritten when their cache zone is reclaimed.
+    KeptCopies,
+    /// A record's copy is renewed when a compaction rewrites the record.
+    FollowedRecords,
+    /// Tables of low levels migrate to the drive while the disk is idle.
+    IdlePromotion,
+    /// User requests go before background requests.
+    RequestOrder,
 }
 
 /// A scheme as options of the store.
@@ -55,6 +63,8 @@ pub(super) struct SchemeOptions {
     pub(super) read_ahead_mebibytes: u64,
     /// Scans begin with large reads; else as RocksDB's do.
     pub(super) scans_begin_large: bool,
+    /// Technique to leave out, by its name in the store's option `without`.
+    pub(super) without: Option<&'static str>,
 }
 
 impl SchemeOptions {
@@ -68,6 +78,7 @@ impl SchemeOptions {
             write_mebibytes: 1,
             read_ahead_mebibytes: 2,
             scans_begin_large: false,
+            without: None,
         }
     }
 
@@ -84,7 +95,7 @@ impl SchemeOptions {
 
 impl Scheme {
     /// Those of the paper, in its order.
-    pub(super) const ALL: [Scheme; 17] = [
+    pub(super) const ALL: [Scheme; 21] = [
         Scheme::Basic(1),
         Scheme::Basic(2),
         Scheme::Basic(3),
@@ -102,6 +113,10 @@ impl Scheme {
         Scheme::Without(Term::Migration),
         Scheme::Without(Term::Amortization),
         Scheme::Without(Term::LargeTransfers),
+        Scheme::Without(Term::KeptCopies),
+        Scheme::Without(Term::FollowedRecords),
+        Scheme::Without(Term::IdlePromotion),
+        Scheme::Without(Term::RequestOrder),
     ];
 
     /// The basic schemes.
@@ -145,6 +160,10 @@ impl Scheme {
             Scheme::Without(Term::Migration) => "Adaptive, no migration".to_owned(),
             Scheme::Without(Term::Amortization) => "Adaptive, HHZS' migration".to_owned(),
             Scheme::Without(Term::LargeTransfers) => "Adaptive, small transfers".to_owned(),
+            Scheme::Without(Term::KeptCopies) => "Adaptive, no kept copies".to_owned(),
+            Scheme::Without(Term::FollowedRecords) => "Adaptive, records not followed".to_owned(),
+            Scheme::Without(Term::IdlePromotion) => "Adaptive, no idle promotion".to_owned(),
+            Scheme::Without(Term::RequestOrder) => "Adaptive, requests not ordered".to_owned(),
         }
     }
 
@@ -166,6 +185,10 @@ impl Scheme {
             Scheme::Without(Term::Migration) => SchemeOptions { migration: "none", ..ours },
             Scheme::Without(Term::Amortization) => SchemeOptions { migration: "workload-aware", ..ours },
             Scheme::Without(Term::LargeTransfers) => SchemeOptions::ours_in_small(),
+            Scheme::Without(Term::KeptCopies) => SchemeOptions { without: Some("kept-copies"), ..ours },
+            Scheme::Without(Term::FollowedRecords) => SchemeOptions { without: Some("followed-records"), ..ours },
+            Scheme::Without(Term::IdlePromotion) => SchemeOptions { without: Some("idle-promotion"), ..ours },
+            Scheme::Without(Term::RequestOrder) => SchemeOptions { without: Some("request-order"), ..ours },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The paper's set-up at any scale.
 
 use super::scheme::{Scheme, SchemeOptions};
+use super::workload::Workload;
 use crate::experiment::Scale;
 use crate::generator::{KeyFormat, Permutation};
 use crate::report::{Report, format_bytes};
@@ -48,14 +49,73 @@ pub(super) const CACHE_BYTES: u64 = 8 << 20;
 /// "We set the migration rate of HHZS as 4 MiB/s".
 pub(super) const MIGRATION_BYTES_PER_SECOND: u64 = 4 << 20;
 
+/// Size of one record's copy in a cache zone, with its header, in bytes.
+pub(super) const RECORD_COPY_BYTES: u64 = PAIR_BYTES + 64;
+
 /// Tables of level 0 at which writes are slowed and stop: the larger of two pairs of RocksDB's tuning guide, because level 0
 /// reached 40 tables.
 const LEVEL0_TRIGGERS: (usize, usize) = (20, 40);
+
+/// Parameters of the tree and of the record choice that the paper does not give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Setting {
+    /// Name in scheme names of reports.
+    pub(super) name: &'static str,
+    /// Bits of a Bloom filter per key; 0 for no filter.
+    pub(super) bloom_bits: u32,
+    /// Number of tables in level 0 that starts a compaction.
+    pub(super) level0_trigger: usize,
+    /// Numbers of tables in level 0 that slow and stop writes.
+    pub(super) level0_limits: (usize, usize),
+    /// Pending compaction bytes slow and stop writes at RocksDB's defaults (64 and 256 GiB).
+    pub(super) has_pending_limits: bool,
+    /// Maximum number of concurrent compactions and flushes.
+    pub(super) jobs: usize,
+    /// Outputs of compactions count against R_t from their creation on.
+    pub(super) counts_open_tables: bool,
+    /// Ranks are hashed to records, as in YCSB's scrambled zipfian generator.
+    pub(super) hashes_ranks: bool,
+}
+
+impl Setting {
+    /// Bloom filters, and limits on pending bytes.
+    pub(super) const WITH_FILTERS: Setting = Setting {
+        name: "with filters",
+        bloom_bits: 10,
+        level0_trigger: 4,
+        level0_limits: LEVEL0_TRIGGERS,
+        has_pending_limits: true,
+        jobs: 12,
+        counts_open_tables: false,
+        hashes_ranks: false,
+    };
+
+    /// The settings of the authors' prototype (`h2zone-project/h2zone`: `options_sst1011m_l1_1g.cc`, `RocksDBClient.java`,
+    /// `fs_compaction_hint.cc`, `ScrambledZipfianGenerator.java`, `gen.r`): 12 threads for compactions and one for flushes, no
+    /// filters, a trigger of 2, and RocksDB's limits on level 0. The published files keep RocksDB's limits on pending bytes; with
+    /// those limits the levels cannot reach the paper's sizes, so this setting has none.
+    pub(super) const AUTHORS: Setting = Setting {
+        name: "authors",
+        bloom_bits: 0,
+        level0_trigger: 2,
+        level0_limits: (20, 36),
+        has_pending_limits: false,
+        jobs: 13,
+        counts_open_tables: true,
+        hashes_ranks: true,
+    };
+
+    /// Returns the workload with the record choice of this setting.
+    pub(super) fn workload(&self, workload: &Workload) -> Workload {
+        if self.hashes_ranks { workload.hashed() } else { *workload }
+    }
+}
 
 /// What one load depends on. Two equal ones give equal numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setup {
     pub(super) scheme: Scheme,
+    pub(super) setting: Setting,
     pub(super) scale: Scale,
     pub(super) seed: u64,
     /// Zones of the drive for logs, tables and cached blocks.
@@ -74,10 +134,16 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The paper's load.
+    /// The paper's load, with filters.
     pub(super) fn new(scheme: Scheme, scale: Scale, seed: u64) -> Setup {
+        Setup::under(Setting::WITH_FILTERS, scheme, scale, seed)
+    }
+
+    /// The paper's load under a setting.
+    pub(super) fn under(setting: Setting, scheme: Scheme, scale: Scale, seed: u64) -> Setup {
         Setup {
             scheme,
+            setting,
             scale,
             seed,
             ssd_zones: SSD_ZONES,
@@ -92,16 +158,27 @@ impl Setup {
 
     /// The setup of the load that its runs begin with: what is no part of a load is as usual.
     pub(super) fn of_load(&self) -> Setup {
+        // The record choice and the name do not change a load.
+        let usual = Setting { hashes_ranks: false, name: Setting::WITH_FILTERS.name, ..self.setting };
         Setup {
+            setting: usual,
             migration_bytes_per_second: MIGRATION_BYTES_PER_SECOND,
             scans_begin_large: self.scheme.options().scans_begin_large,
             ..self.clone()
         }
     }
 
-    /// The scheme, and what its scans have that it has not.
+    /// Name of the scheme and of its setting.
+    pub(super) fn name_with_setting(&self) -> String {
+        format!("{}, {}", self.scheme.name(), self.setting.name)
+    }
+
+    /// Name of the scheme, its setting unless that is the one with filters, and its scans where they differ from the scheme's.
     pub(super) fn name(&self) -> String {
-        let scheme = self.scheme.name();
+        let scheme = match self.setting == Setting::WITH_FILTERS {
+            true => self.scheme.name(),
+            false => self.name_with_setting(),
+        };
         match (self.scans_begin_large, self.scheme.options().scans_begin_large) {
             (true, false) => format!("{scheme}, scans begin large"),
             (false, true) => format!("{scheme}, scans as RocksDB's"),
@@ -138,7 +215,12 @@ impl Setup {
     /// The media and the store on them. Sizes of devices are given in full and divided by their own option; those of the
     /// store are given as they are to be.
     pub(super) fn spec(&self) -> String {
-        let SchemeOptions { placement, migration, caching, division, write_mebibytes, .. } = self.scheme.options();
+        let SchemeOptions { placement, migration, caching, division, write_mebibytes, without, .. } =
+            self.scheme.options();
+        let mut more = without.map_or(String::new(), |technique| format!(",without={technique}"));
+        if self.setting.counts_open_tables {
+            more += ",open-tables=counted";
+        }
         let (scale, disk_bytes) = (self.scale, self.disk_bytes);
         let drive_bytes = (self.ssd_zones + MAP_ZONES) * SSD_ZONE_BYTES;
         // Whole sectors, or a table would not be one of the store's.
@@ -154,7 +236,7 @@ impl Setup {
         );
         let first = format!(
             "zns:{drive_bytes}B?store=hybrid,placement={placement},migration={migration},caching={caching},\
-             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B,{drive}"
+             division={division},transfer-size={transfer_bytes}B,migration-rate={rate}B,auto-interval-us={interval_micros},tiered-table-size={table_bytes}B{more},{drive}"
         );
         let others = format!("+zns:{drive_bytes}B?{drive}").repeat(self.drives.saturating_sub(1));
         format!("{first}{others}{}", disk.repeat(self.disks))
@@ -163,18 +245,19 @@ impl Setup {
     /// Options of the tree, with a block cache of so many bytes.
     pub(super) fn options(&self, cache_bytes: u64) -> Options {
         let size = |bytes: u64| self.scale.of(bytes);
-        let (slowdown, stop) = LEVEL0_TRIGGERS;
+        let Setting { bloom_bits, level0_trigger, level0_limits: (slowdown, stop), jobs, .. } = self.setting;
+        let limit = |bytes: u64| if self.setting.has_pending_limits { size(bytes) } else { 0 };
         Options {
             tree: Some(TreeKind::Leveled),
             write_buffer_size: size(512 << 20) as usize,
             max_write_buffer_number: 4,
             min_write_buffer_number_to_merge: 2,
-            level0_file_num_compaction_trigger: 4,
+            level0_file_num_compaction_trigger: level0_trigger,
             level0_score_by_bytes: true,
             level0_slowdown_writes_trigger: slowdown,
             level0_stop_writes_trigger: stop,
-            soft_pending_compaction_bytes_limit: size(64 << 30),
-            hard_pending_compaction_bytes_limit: size(256 << 30),
+            soft_pending_compaction_bytes_limit: limit(64 << 30),
+            hard_pending_compaction_bytes_limit: limit(256 << 30),
             num_levels: 7,
             max_bytes_for_level_base: size(1 << 30),
             max_bytes_for_level_multiplier: 10,
@@ -183,11 +266,11 @@ impl Setup {
             target_file_size_base: size(TABLE_BYTES),
             max_compaction_bytes: size(25 * TABLE_BYTES),
             compaction_pri: CompactionPriority::MinOverlappingRatio,
-            max_background_jobs: 12,
+            max_background_jobs: jobs,
             max_subcompactions: 1,
             block_size: 4096,
             block_restart_interval: 16,
-            bloom_bits_per_key: 10,
+            bloom_bits_per_key: bloom_bits,
             compression: Compression::None,
             block_cache_capacity: cache_bytes as usize,
             // A small one in many parts would hold less than it says.
@@ -245,14 +328,23 @@ impl Setup {
         ] {
             report.condition(name, value);
         }
-        let (slowdown, stop) = LEVEL0_TRIGGERS;
+        let Setting {
+            name, level0_limits: (slowdown, stop), has_pending_limits, counts_open_tables, hashes_ranks, ..
+        } = self.setting;
         report.condition(
             "not said by the paper",
             format!(
-                "1 client; filters of {} bits; no compression; level 0 slows writes at {slowdown} tables and stops them at \
-                 {stop}, because it reached 40; its bytes count as its tables do; pending bytes limit writes as RocksDB's \
-                 defaults say; the table that overlaps least goes first, as in RocksDB 6",
-                options.bloom_bits_per_key
+                "setting '{name}': 1 client; filters of {} bits; no compression; level 0 slows writes at {slowdown} tables and \
+                 stops them at {stop}; its bytes count as its tables do; {}; the table that overlaps least goes first, as in \
+                 RocksDB 6; open outputs of compactions are {}; {}",
+                options.bloom_bits_per_key,
+                if has_pending_limits {
+                    "pending bytes limit writes as RocksDB's defaults say"
+                } else {
+                    "pending bytes limit no writes"
+                },
+                if counts_open_tables { "counted" } else { "expected demand" },
+                if hashes_ranks { "ranks of Zipf are hashed into the records" } else { "each record has one rank of Zipf" },
             ),
         );
     }
@@ -269,6 +361,9 @@ mod tests {
                 let setup = Setup::new(scheme, scale, 1);
                 setup.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
                 setup.options(CACHE_BYTES).validate().unwrap();
+                let authors = Setup::under(Setting::AUTHORS, scheme, scale, 1);
+                authors.spec().parse::<varve::Spec>().unwrap_or_else(|error| panic!("{}: {error}", scheme.name()));
+                authors.options(CACHE_BYTES).validate().unwrap();
                 let several = Setup { drives: 2, disks: 4, ..setup }.spec();
                 assert_eq!((several.matches("zns:").count(), several.matches("smr:").count()), (2, 4));
                 several.parse::<varve::Spec>().unwrap_or_else(|error| panic!("{several}: {error}"));

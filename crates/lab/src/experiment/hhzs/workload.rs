@@ -1,9 +1,11 @@
 //! What is done to a loaded database: shares of gets and puts, which records, how many.
 
-use super::settings::{CACHE_BYTES, DISK_READ_SECONDS, PAIRS, SSD_ZONES};
+use super::settings::{CACHE_BYTES, DISK_READ_SECONDS, PAIRS, RECORD_COPY_BYTES, SSD_ZONE_BYTES, SSD_ZONES};
 use super::similarity::Popularity;
+use crate::error::LabError;
 use crate::experiment::Scale;
-use crate::generator::Distribution;
+use crate::generator::{Distribution, HashedZipf, RecordChooser};
+use varve::env::Random;
 
 /// Pairs in a block of 4 KiB, and its bytes with what the cache counts beside them.
 pub(super) const PAIRS_OF_BLOCK: f64 = 4.0;
@@ -11,30 +13,91 @@ pub(super) const BLOCK_BYTES: f64 = 4140.0;
 
 /// Zones of a full drive that hold tables when a run begins, and tables of the load, as bounds count them.
 const FULL_DRIVE_TABLES: f64 = (SSD_ZONES - 2) as f64;
-const TABLES: f64 = 202.0;
+pub(super) const TABLES: f64 = 202.0;
 
-/// Which records are asked for.
+/// Number of ranks of YCSB's scrambled zipfian generator, which takes exponents below 1.
+const YCSB_RANKS: u64 = 10_000_000_000;
+
+/// Memory that Adaptive's index takes per copy in a cache zone, in bytes.
+const INDEX_ENTRY_BYTES: u64 = 16;
+
+/// Maximum number of cache zones: all but one for logs, one that is empty, and one for tables.
+const CACHE_ZONES_MAX: u64 = SSD_ZONES - 3;
+
+/// Memory for the block cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// "The in-memory block cache is 8 MiB".
+    Paper,
+    /// A block cache enlarged by Adaptive's index at its largest, when copies of records fill the maximum number of cache zones:
+    /// 282 MB more.
+    OfIndex,
+}
+
+impl Memory {
+    /// Full-size block cache, in bytes.
+    pub(super) fn cache_bytes(self) -> u64 {
+        match self {
+            Memory::Paper => CACHE_BYTES,
+            Memory::OfIndex => CACHE_BYTES + CACHE_ZONES_MAX * SSD_ZONE_BYTES / RECORD_COPY_BYTES * INDEX_ENTRY_BYTES,
+        }
+    }
+}
+
+/// Random choice of records.
+#[derive(Clone, Debug)]
+pub(super) enum Chooser {
+    Named(RecordChooser),
+    Hashed(HashedZipf),
+}
+
+impl Chooser {
+    /// Draws the next record out of `stored` records.
+    pub(super) fn next(&mut self, stored: u64, random: &mut Random) -> u64 {
+        match self {
+            Chooser::Named(chooser) => chooser.next(stored, random),
+            Chooser::Hashed(hashed) => hashed.next(random).min(stored.saturating_sub(1)),
+        }
+    }
+}
+
+/// Distribution of the requested records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Choice {
-    /// Zipf of this exponent over all records.
+    /// Zipf of this exponent over all records, each with one rank.
     Zipf(f64),
+    /// Zipf over ranks that are hashed to records, as in the authors' YCSB: 10^10 ranks for exponents below 1, otherwise as many
+    /// ranks as records.
+    Hashed(f64),
     /// The newest most often (YCSB, constant 0.99).
     Latest,
 }
 
 impl Choice {
-    /// How records are drawn.
-    pub(super) fn distribution(self) -> Distribution {
+    /// Returns a random choice out of `records` records at a scale.
+    ///
+    /// # Errors
+    /// No records.
+    pub(super) fn chooser(self, records: u64, scale: Scale) -> Result<Chooser, LabError> {
+        let named = |distribution| RecordChooser::new(distribution, records, 0, 0, 1).map(Chooser::Named);
         match self {
-            Choice::Zipf(exponent) => Distribution::Zipf { exponent },
-            Choice::Latest => Distribution::Latest,
+            Choice::Zipf(exponent) => named(Distribution::Zipf { exponent }),
+            Choice::Hashed(exponent) => {
+                HashedZipf::new(records, scale.of(Choice::ranks(exponent)), exponent).map(Chooser::Hashed)
+            }
+            Choice::Latest => named(Distribution::Latest),
         }
+    }
+
+    /// Full-size number of hashed ranks. A scale divides it, so that the ranks per record stay.
+    fn ranks(exponent: f64) -> u64 {
+        if exponent < 1.0 { YCSB_RANKS } else { PAIRS }
     }
 
     /// How skewed it is.
     fn exponent(self) -> f64 {
         match self {
-            Choice::Zipf(exponent) => exponent,
+            Choice::Zipf(exponent) | Choice::Hashed(exponent) => exponent,
             Choice::Latest => 0.99,
         }
     }
@@ -102,38 +165,59 @@ impl Workload {
         Workload::mix("W4", 5_000_000, 100, 1.2),
     ];
 
-    fn popularity(&self, records: u64) -> Popularity {
-        Popularity::new(records, self.choice.exponent(), PAIRS_OF_BLOCK)
+    /// The same workload with hashed ranks, as the authors' YCSB draws them.
+    pub(super) fn hashed(self) -> Workload {
+        match self.choice {
+            Choice::Zipf(exponent) => Workload { choice: Choice::Hashed(exponent), ..self },
+            _ => self,
+        }
+    }
+
+    fn popularity(&self, scale: Scale) -> Popularity {
+        let (records, exponent) = (scale.of(PAIRS), self.choice.exponent());
+        match self.choice {
+            Choice::Hashed(_) => {
+                Popularity::hashed(records, scale.of(Choice::ranks(exponent)), exponent, PAIRS_OF_BLOCK)
+            }
+            _ => Popularity::new(records, exponent, PAIRS_OF_BLOCK),
+        }
     }
 
     /// Operations a second of the full size below which no scheme can be slow enough to fall short of, and none can be faster: each
     /// block that no earlier operation of the run touched and that a full drive did not hold at its begin costs one lone read of the
     /// disk, everything else nothing. `None` for scans, of which a model would have to say how they cross blocks.
     pub(super) fn bound(&self) -> Option<f64> {
-        let (operations, full) = (self.operations as f64, self.popularity(PAIRS));
+        let (operations, full) = (self.operations as f64, self.popularity(Scale::FULL));
         let on_drive = FULL_DRIVE_TABLES / TABLES;
         let first = match self.choice {
             _ if self.scan_pairs_max > 0 => return None,
-            Choice::Zipf(_) => full.first_touches(operations) * (1.0 - on_drive),
+            Choice::Zipf(_) | Choice::Hashed(_) => full.first_touches(operations) * (1.0 - on_drive),
             // The drive holds the newest.
             Choice::Latest => full.first_touches_above(operations, PAIRS as f64 * on_drive),
         };
         Some(100.0 / (first * self.reads_percent as f64 * DISK_READ_SECONDS))
     }
 
-    /// The run that stands for it at a scale.
+    /// The run that represents it at a scale, with the paper's memory.
     pub(super) fn at(&self, scale: Scale) -> ScaledWorkload {
-        let (full, small) = (self.popularity(PAIRS), self.popularity(scale.of(PAIRS)));
-        let operations = self.operations as f64;
-        let (hits, first) = (full.cache_hits(CACHE_BYTES as f64 / BLOCK_BYTES), full.first_touches(operations));
+        self.at_with(scale, Memory::Paper)
+    }
+
+    /// The run that represents it at a scale, with the given memory. Sums count one block per get: without filters a get also reads
+    /// blocks of levels above its key's.
+    pub(super) fn at_with(&self, scale: Scale, memory: Memory) -> ScaledWorkload {
+        let (full, small) = (self.popularity(Scale::FULL), self.popularity(scale));
+        let (operations, cache_blocks) = (self.operations as f64, memory.cache_bytes() as f64 / BLOCK_BYTES);
+        let (hits, first) = (full.cache_hits(cache_blocks), full.first_touches(operations));
         let (blocks, touches) = match scale.denominator() {
-            1 => (CACHE_BYTES as f64 / BLOCK_BYTES, operations),
+            1 => (cache_blocks, operations),
             _ => (small.blocks_for_hits(hits), small.requests_for_first_touches(first)),
         };
         let reads_in_full = self.operations * self.reads_percent / 100;
         ScaledWorkload {
             workload: *self,
             scale,
+            memory,
             cache_bytes: (blocks * BLOCK_BYTES) as u64,
             reads: ((touches * self.reads_percent as f64 / 100.0) as u64)
                 .clamp(u64::from(reads_in_full > 0), reads_in_full.max(1)),
@@ -151,6 +235,7 @@ impl Workload {
 pub(super) struct ScaledWorkload {
     pub(super) workload: Workload,
     pub(super) scale: Scale,
+    pub(super) memory: Memory,
     pub(super) cache_bytes: u64,
     pub(super) reads: u64,
     pub(super) reads_in_full: u64,
@@ -162,8 +247,8 @@ pub(super) struct ScaledWorkload {
 
 impl ScaledWorkload {
     /// A workload that goes on as long as it takes: reads and writes by the scale.
-    pub(super) fn long(workload: &Workload, scale: Scale) -> ScaledWorkload {
-        let short = workload.at(scale);
+    pub(super) fn long(workload: &Workload, scale: Scale, memory: Memory) -> ScaledWorkload {
+        let short = workload.at_with(scale, memory);
         ScaledWorkload { reads: scale.of(short.reads_in_full), ..short }
     }
 
