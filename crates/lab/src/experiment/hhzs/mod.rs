@@ -20,6 +20,7 @@ mod one_at_a_time;
 mod reading;
 mod runs;
 mod scheme;
+mod seeds;
 mod sensitivity;
 mod settings;
 mod similarity;
@@ -69,6 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
     authors::FULL_AUTHORS_OURS,
     equal_memory::EQUAL_MEMORY,
     equal_memory::TECHNIQUES_OF_OURS,
+    seeds::SEEDS_OF_TIERS,
 ];
 
 /// The scale of loads and YCSB unless told otherwise. Table 1 runs in full.
