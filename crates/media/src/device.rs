@@ -294,6 +294,32 @@ pub trait BlockDeviceExt: BlockDevice {
         self.execute(&mut [Request::write(offset_bytes, &[IoSlice::new(data)])], context)
     }
 
+    /// Reads `data.len()` bytes at `offset_bytes`, and their tuples: eight bytes for each interval.
+    fn read_protected_at(
+        &self,
+        offset_bytes: u64,
+        data: &mut [u8],
+        tuples: &mut [u8],
+        context: &IoContext,
+    ) -> Result<(), MediaError> {
+        let mut slices = [IoSliceMut::new(data)];
+        let transfer = Transfer::Read { data: &mut slices, protection: Some(tuples) };
+        self.execute(&mut [Request { offset_bytes, transfer, outcome: Ok(()) }], context)
+    }
+
+    /// Writes `data` at `offset_bytes` with their tuples: eight bytes for each interval.
+    fn write_protected_at(
+        &self,
+        offset_bytes: u64,
+        data: &[u8],
+        tuples: &[u8],
+        context: &IoContext,
+    ) -> Result<(), MediaError> {
+        let slices = [IoSlice::new(data)];
+        let transfer = Transfer::Write { data: &slices, protection: Some(tuples), durable: false };
+        self.execute(&mut [Request { offset_bytes, transfer, outcome: Ok(()) }], context)
+    }
+
     /// Gives up `length_bytes` at `offset_bytes`.
     fn discard_at(&self, offset_bytes: u64, length_bytes: u64, context: &IoContext) -> Result<(), MediaError> {
         self.execute(&mut [Request::discard(offset_bytes, length_bytes)], context)

@@ -3,7 +3,7 @@
 use crate::spec::ByteSize;
 use serde::Serialize;
 use std::fmt;
-use varve_media::{Device, TrackTier};
+use varve_media::{Device, GuardKind, TrackTier};
 
 /// One device of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,6 +46,42 @@ pub struct DeviceDescription {
     /// Members of an array, in the order of the spec; empty for a device that is none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<DeviceDescription>,
+    /// T10 protection information; `None` if the device keeps none.
+    pub protection: Option<ProtectionDescription>,
+}
+
+/// Format of the T10 protection information that a device keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ProtectionDescription {
+    /// T10 protection type, from 1 to 3.
+    pub protection_type: u8,
+    /// Checksum of the guard tags: `crc` or `ip`.
+    pub guard: String,
+    /// Data bytes of one 8-byte tuple.
+    pub interval_bytes: u32,
+}
+
+impl ProtectionDescription {
+    fn of(device: &Device) -> Option<Self> {
+        let format = device.block.capabilities().protection?;
+        let guard = match format.guard {
+            GuardKind::Crc => "crc",
+            GuardKind::IpChecksum => "ip",
+        };
+        Some(ProtectionDescription {
+            protection_type: format.protection_type.number(),
+            guard: guard.to_owned(),
+            interval_bytes: format.interval_bytes,
+        })
+    }
+}
+
+impl fmt::Display for ProtectionDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ProtectionDescription { protection_type, guard, interval_bytes } = self;
+        writeln!(f, "  protection information of type {protection_type}, guard {guard}: 8 B per {interval_bytes} B")
+    }
 }
 
 /// The zones of a device.
@@ -200,6 +236,7 @@ impl DeviceDescription {
             tracks: TracksDescription::of(device),
             zones: ZonesDescription::of(device),
             members: Vec::new(),
+            protection: ProtectionDescription::of(device),
         }
     }
 }
@@ -261,6 +298,9 @@ impl fmt::Display for DeviceDescription {
         }
         if let Some(zones) = &self.zones {
             zones.fmt(f)?;
+        }
+        if let Some(protection) = &self.protection {
+            protection.fmt(f)?;
         }
         write!(f, "  bytes in {}, {} time", self.backing, self.time)?;
         if self.scale_divisor != 1 {

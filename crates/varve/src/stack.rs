@@ -1,6 +1,8 @@
 //! From a spec to the media a database stands on, for those who measure or compose themselves.
 
-pub use crate::description::{DeviceDescription, StackDescription, TracksDescription, ZonesDescription};
+pub use crate::description::{
+    DeviceDescription, ProtectionDescription, StackDescription, TracksDescription, ZonesDescription,
+};
 
 use crate::error::Error;
 use crate::file_store::FILE_STORES;

@@ -666,3 +666,50 @@ fn a_database_on_a_host_aware_disk() {
     }
     assert!(found[0].len() > 1500 && found.windows(2).all(|pair| pair[0] == pair[1]));
 }
+
+#[test]
+fn protected_devices_keep_tuples_and_say_so() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let described = |text: &str| {
+        let devices = builder.devices(&spec(text)).unwrap_or_else(|error| panic!("{error}"));
+        let device = devices[0].device();
+        let (data, mut found) = ([7; 8192], [0; 8192]);
+        device.block.write_at(4096, &data, &IoContext::default()).unwrap();
+        device.block.read_at(4096, &mut found, &IoContext::default()).unwrap();
+        let protection = devices[0].description().protection.clone().unwrap();
+        assert!(devices[0].description().to_string().contains(&protection.to_string()));
+        (found == data, protection.to_string())
+    };
+    for (text, line) in [
+        ("ram:1MiB?pi=1", "type 1, guard crc: 8 B per 512 B"),
+        ("ram:1MiB?backing=compressed,pi=3,guard=ip", "type 3, guard ip: 8 B per 512 B"),
+        ("disk:10MB?pi=2", "type 2, guard crc: 8 B per 512 B"),
+        ("nvme:10MB?pi=1,guard=ip", "type 1, guard ip: 8 B per"),
+    ] {
+        let (is_same, shown) = described(text);
+        assert!(is_same && shown.contains(line), "{text}: {shown}");
+    }
+    assert!(!described("ram:1MiB?backing=none,pi=1").0);
+    assert!(builder.devices(&spec("ram:1MiB")).unwrap()[0].description().protection.is_none());
+}
+
+#[test]
+fn protection_that_cannot_be_kept_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = path(&directory, "image");
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    for (text, expected) in [
+        (format!("ram:1MiB?backing=file:{image},pi=1"), "a file has no place for protection information"),
+        ("ram:1MiB?guard=ip".to_owned(), "pi=1, pi=2 or pi=3"),
+        ("ram:1MiB?pi=4".to_owned(), "pi"),
+    ] {
+        let error = match text.parse::<Spec>() {
+            Ok(spec) => builder.devices(&spec).err().unwrap().to_string(),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    assert!(!std::path::Path::new(&image).exists());
+}

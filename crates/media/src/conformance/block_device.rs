@@ -2,7 +2,7 @@
 
 use super::subject::{Subject, context, pattern};
 use super::tracks::{self, Change};
-use super::{Clause, Violation};
+use super::{Clause, Violation, protection};
 use crate::buffer::AlignedBuffer;
 use crate::context::{IoClass, IoContext};
 use crate::device::{BlockDeviceExt, Device};
@@ -30,7 +30,8 @@ impl Default for BlockDeviceCheck {
 /// sector writable at any time, and each made anew. A device with interlaced tracks, at least five of
 /// 64 KiB, is checked for what they add ([`TrackControl`](crate::TrackControl)) too: everywhere what
 /// its writes destroyed must be unreadable, and nothing else. A strict one refuses what most checks
-/// do all over a device, so they keep to its first and last track.
+/// do all over a device, so they keep to its first and last track. The tuples of a device with
+/// protection information are checked too.
 ///
 /// # Errors
 /// The first clause that is broken.
@@ -39,7 +40,7 @@ pub fn check_block_device(make: &dyn Fn(&Env) -> Device, options: &BlockDeviceCh
         let env = || env_of(simulated, options);
         let checks: [Check; 9] =
             [description, zeros_at_first, round_trips, vectors, bad_requests, batches, discards, counters, random_walk];
-        for check in tracks::CHECKS.into_iter().chain(checks) {
+        for check in tracks::CHECKS.into_iter().chain(checks).chain(protection::CHECKS) {
             let env = env();
             check(&Subject::new(make(&env), options)?)?;
         }
@@ -60,7 +61,7 @@ fn env_of(simulated: bool, options: &BlockDeviceCheck) -> Env {
     if simulated { Env::sim(options.seed) } else { Env::real() }
 }
 
-type Check = fn(&Subject) -> Result<(), Violation>;
+pub(super) type Check = fn(&Subject) -> Result<(), Violation>;
 
 fn description(subject: &Subject) -> Result<(), Violation> {
     let clause = Clause("describes itself");

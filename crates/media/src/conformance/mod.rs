@@ -8,6 +8,7 @@ mod block_device;
 pub mod devices;
 mod directory;
 mod layer_syncs;
+mod protection;
 mod subject;
 #[cfg(test)]
 mod tests;

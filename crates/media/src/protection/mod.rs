@@ -134,6 +134,19 @@ impl ProtectionFormat {
         });
     }
 
+    /// The tuples that an emulated drive generates for `data` written at `offset_bytes` without tuples (SBC-4: WRPROTECT 000b).
+    /// Their application tag is 0, like that of Linux.
+    pub(crate) fn generated_by_drive<'a>(
+        &self,
+        offset_bytes: u64,
+        data: impl IntoIterator<Item = &'a [u8]> + Clone,
+    ) -> Vec<u8> {
+        let length_bytes: u64 = data.clone().into_iter().map(|slice| slice.len() as u64).sum();
+        let mut tuples = vec![0; self.tuples_bytes(length_bytes) as usize];
+        self.generate(offset_bytes, 0, data, &mut tuples);
+        tuples
+    }
+
     /// Verifies that `tuples` fit `data`, which belong at `offset_bytes` of a device: guard tags, reference tags (types 1 and 2), and
     /// application tags if `application_tag` names one. Intervals with an escape are not checked.
     ///

@@ -8,9 +8,9 @@ use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve_media::emulated::{Backing, CompressedBacking, FileBacking, NoBacking, Pacing, RamBacking};
+use varve_media::emulated::{Backing, CompressedBacking, Emulated, FileBacking, NoBacking, Pacing, RamBacking};
 use varve_media::presets::Preset;
-use varve_media::{Capabilities, Device, MadePlace, MediaError, check_image_path};
+use varve_media::{Capabilities, Device, GuardKind, MadePlace, MediaError, ProtectionType, check_image_path};
 
 /// Where bytes can be besides a file.
 pub(super) const BACKING_WORDS: &[&str] = &["ram", "compressed", "none"];
@@ -64,6 +64,60 @@ pub(super) const ACCOUNT: OptionDescription = OptionDescription {
     default: "virtual time",
     meaning: "in real time, count what the device would have taken without waiting for it",
 };
+
+/// Protection information.
+pub(super) const PI: OptionDescription = OptionDescription {
+    name: "pi",
+    value: ValueForm::Choice(&["1", "2", "3"]),
+    default: "none",
+    meaning: "keep T10 protection information of this type: 8 bytes per sector, which the device verifies on write and on read",
+};
+
+/// Checksum of the protection information.
+pub(super) const GUARD: OptionDescription = OptionDescription {
+    name: "guard",
+    value: ValueForm::Choice(&["crc", "ip"]),
+    default: "crc",
+    meaning: "checksum of the protection information: the CRC of the standard, or the Internet checksum",
+};
+
+/// Type and guard of the protection information that `pi` and `guard` ask for.
+///
+/// # Errors
+/// `guard` without `pi`. `backing=file:`, because tuples are kept in memory only.
+pub(super) fn protection(part: &Part) -> Result<Option<(ProtectionType, GuardKind)>, Error> {
+    let number = part.text(PI.name)?.and_then(|text| text.parse().ok());
+    let Some(protection_type) = number.and_then(ProtectionType::of_number) else {
+        return match part.option(GUARD.name) {
+            Some(_) => Err(part.value_error(GUARD.name, "pi=1, pi=2 or pi=3 with it").into()),
+            None => Ok(None),
+        };
+    };
+    if let Some(Value::Spec(_)) = part.option(BACKING.name).and_then(|option| option.value()) {
+        let expected = "ram, compressed or none with pi: a file has no place for protection information";
+        return Err(part.value_error(BACKING.name, expected).into());
+    }
+    let guard = if part.text(GUARD.name)? == Some("ip") { GuardKind::IpChecksum } else { GuardKind::Crc };
+    Ok(Some((protection_type, guard)))
+}
+
+/// The device with the protection information its part asks for.
+pub(super) fn protected(
+    construction: &Construction<'_>,
+    part: &Part,
+    device: Emulated,
+    protection: Option<(ProtectionType, GuardKind)>,
+) -> Emulated {
+    let has_bytes = !construction.describe && part.text(BACKING.name).ok().flatten() != Some("none");
+    match protection {
+        // Without data, tuples would contradict the zeros that are read.
+        Some((protection_type, guard)) if !has_bytes => {
+            device.with_protection(protection_type, guard, Box::new(NoBacking))
+        }
+        Some((protection_type, guard)) => device.with_protection(protection_type, guard, Box::new(RamBacking::new())),
+        None => device,
+    }
+}
 
 /// What a device imitates.
 pub(super) struct Model<'a> {
@@ -124,9 +178,11 @@ pub(super) fn build_preset(
     suits: fn(&Capabilities) -> bool,
 ) -> Result<Base, Error> {
     let (preset, scale_divisor) = scaled_preset(part, default, suits)?;
+    let protection = protection(part)?;
+    let preset = if protection.is_some() { preset.with_protection() } else { preset };
     let (backing, _) = backing(construction, part, preset.geometry().capacity_bytes)?;
     let device = preset.build(construction.env, &part.to_string(), backing, pacing(part));
-    let device = Device::of_blocks(Arc::new(device));
+    let device = Device::of_blocks(Arc::new(protected(construction, part, device, protection)));
     refuse_image_of_zones(construction, part, &device)?;
     Ok(built(construction, part, device, Model::of_preset(&preset, scale_divisor)))
 }
@@ -182,6 +238,10 @@ pub(super) fn backing(
         Some(Value::Text(text)) if text == b"none" => Ok((Box::new(NoBacking), false)),
         Some(Value::Text(text)) if text == b"compressed" => {
             let bytes = match construction.next_image() {
+                Some(_) if part.option(PI.name).is_some() => {
+                    let expected = "no pi here: an image of a device has no protection information";
+                    return Err(part.value_error(PI.name, expected).into());
+                }
                 Some(image) => Arc::new(image.begin(part, capacity_bytes)?),
                 None => Arc::<CompressedBacking>::default(),
             };

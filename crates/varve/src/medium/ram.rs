@@ -1,6 +1,6 @@
 //! `ram:` a device of memory that takes no time.
 
-use super::emulated::{self, BACKING};
+use super::emulated::{self, BACKING, GUARD, PI};
 use crate::error::Error;
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
 use crate::spec::Part;
@@ -16,7 +16,7 @@ pub(crate) const RAM: MediumKind = MediumKind {
         name: "ram",
         summary: "a device that takes no time; its bytes are gone with the process",
         argument: ArgumentDescription { value: ValueForm::Size, default: Some("1GiB"), meaning: "its capacity" },
-        options: &[BACKING],
+        options: &[BACKING, PI, GUARD],
         examples: &["ram:1GiB"],
     },
     is_emulated: true,
@@ -29,6 +29,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     let capacity_bytes =
         emulated::capacity_bytes(part, sector_bytes)?.unwrap_or(CAPACITY_BYTES) / sector_bytes * sector_bytes;
     let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: PHYSICAL_SECTOR_BYTES };
+    let protection = emulated::protection(part)?;
     let (backing, _) = emulated::backing(construction, part, capacity_bytes)?;
     let device = Emulated::with_pacing(
         construction.env,
@@ -41,7 +42,7 @@ fn build(construction: &Construction<'_>, part: &Part) -> Result<Base, Error> {
     );
     let model =
         emulated::Model { name: "ram", summary: "memory without delays", scale_divisor: 1, timing: String::new() };
-    let device = Device::of_blocks(Arc::new(device));
+    let device = Device::of_blocks(Arc::new(emulated::protected(construction, part, device, protection)));
     emulated::refuse_image_of_zones(construction, part, &device)?;
     Ok(emulated::built(construction, part, device, model))
 }

@@ -1,6 +1,6 @@
 //! `ssd:` and `nvme:` emulated solid-state drives.
 
-use super::emulated::{self, ACCOUNT, BACKING, MODEL, PACE, SCALE};
+use super::emulated::{self, ACCOUNT, BACKING, GUARD, MODEL, PACE, PI, SCALE};
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
 
 const CAPACITY: ArgumentDescription =
@@ -11,7 +11,7 @@ pub(crate) const SSD: MediumKind = MediumKind {
         name: "ssd",
         summary: "an emulated solid-state drive on SATA",
         argument: CAPACITY,
-        options: &[MODEL, BACKING, SCALE, PACE, ACCOUNT],
+        options: &[MODEL, BACKING, SCALE, PI, GUARD, PACE, ACCOUNT],
         examples: &["ssd:100GB", "ssd:100GB?backing=file:/tmp/ssd.img"],
     },
     is_emulated: true,
@@ -25,7 +25,7 @@ pub(crate) const NVME: MediumKind = MediumKind {
         name: "nvme",
         summary: "an emulated solid-state drive on NVMe",
         argument: CAPACITY,
-        options: &[MODEL, BACKING, SCALE, PACE, ACCOUNT],
+        options: &[MODEL, BACKING, SCALE, PI, GUARD, PACE, ACCOUNT],
         examples: &["nvme:100GB", "nvme:100GB?model=zn540"],
     },
     is_emulated: true,

@@ -7,9 +7,6 @@ use crate::request::{Request, Transfer};
 use parking_lot::RwLock;
 use std::io::{IoSlice, IoSliceMut};
 
-/// Application tag of tuples that the drive generates.
-const APPLICATION_TAG: u16 = 0;
-
 /// Tuples of an emulated drive, and the checks of the drive.
 ///
 /// The drive verifies guard and reference tags of the tuples that a write carries, before anything changes, and those that it keeps
@@ -94,13 +91,7 @@ impl Protected {
     ) -> Result<(), MediaError> {
         let mut tuples = match protection {
             Some(tuples) => tuples.to_vec(),
-            None => {
-                let length_bytes: u64 = data.iter().map(|slice| slice.len() as u64).sum();
-                let mut tuples = vec![0; self.format.tuples_bytes(length_bytes) as usize];
-                let data = data.iter().map(|slice| &**slice);
-                self.format.generate(offset_bytes, APPLICATION_TAG, data, &mut tuples);
-                tuples
-            }
+            None => self.format.generated_by_drive(offset_bytes, data.iter().map(|slice| &**slice)),
         };
         tuples.iter_mut().for_each(|byte| *byte = !*byte);
         let _moving = self.moving.write();

@@ -8,6 +8,7 @@ use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device,
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::layer::Layer;
 use crate::request::{Request, Transfer, check_request};
+use crate::sparse::PAGE_BYTES;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::{Mutex, Random};
@@ -58,12 +59,21 @@ impl FaultDevice {
         for request in requests.iter().filter(changes) {
             let start = request.offset_bytes;
             let end = start + request.length_bytes();
+            let mut saved: Vec<(u64, Vec<u8>)> = Vec::new();
+            let mut unsynced = self.unsynced.lock();
             // What cannot be read has nothing to go back to.
-            let _ = self.unsynced.lock().save(start..end, |page, bytes| {
+            let _ = unsynced.save(start..end, |page, bytes| {
                 let at = page * bytes.len() as u64;
                 let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
-                self.inner.read_at(at, &mut bytes[..length], context)
+                let Some(format) = self.inner.capabilities().protection else {
+                    return self.inner.read_at(at, &mut bytes[..length], context);
+                };
+                let mut tuples = vec![0; format.tuples_bytes(length as u64) as usize];
+                self.inner.read_protected_at(at, &mut bytes[..length], &mut tuples, context)?;
+                saved.push((page, tuples));
+                Ok(())
             });
+            saved.into_iter().for_each(|(page, tuples)| unsynced.save_tuples(page, tuples));
         }
     }
 
@@ -97,9 +107,17 @@ impl FaultDevice {
     /// Puts back what unsynced writes replaced.
     fn drop_unsynced(&self, context: &IoContext) -> Result<(), MediaError> {
         let capacity_bytes = self.inner.geometry().capacity_bytes;
-        for (at, bytes) in self.unsynced.lock().take() {
-            let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
-            match self.inner.write_at(at, &bytes[..length], context) {
+        let (pages, tuples) = {
+            let mut unsynced = self.unsynced.lock();
+            (unsynced.take(), unsynced.take_tuples())
+        };
+        for (at, bytes) in pages {
+            let bytes = &bytes[..(bytes.len() as u64).min(capacity_bytes - at) as usize];
+            let written = match tuples.get(&(at / PAGE_BYTES)) {
+                Some(tuples) => self.inner.write_protected_at(at, bytes, tuples, context),
+                None => self.inner.write_at(at, bytes, context),
+            };
+            match written {
                 // Rules of the medium keep what is there: this write was not dropped.
                 Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {}
                 outcome => outcome?,
@@ -111,8 +129,17 @@ impl FaultDevice {
     /// What was written through does not go with what was not synced.
     fn keep_durable(&self, requests: &[Request<'_>]) {
         for request in requests {
-            if let (Transfer::Write { data, durable: true, .. }, Ok(())) = (&request.transfer, &request.outcome) {
-                self.unsynced.lock().keep(request.offset_bytes, &concat(data));
+            let (Transfer::Write { data, durable: true, protection }, Ok(())) = (&request.transfer, &request.outcome)
+            else {
+                continue;
+            };
+            let offset_bytes = request.offset_bytes;
+            let mut unsynced = self.unsynced.lock();
+            unsynced.keep(offset_bytes, &concat(data));
+            if let Some(format) = &self.inner.capabilities().protection {
+                let data = data.iter().map(|slice| &**slice);
+                let tuples = protection.map_or_else(|| format.generated_by_drive(offset_bytes, data), <[u8]>::to_vec);
+                unsynced.keep_tuples(format, offset_bytes, &tuples);
             }
         }
     }
@@ -204,24 +231,30 @@ impl FaultDevice {
         let offset_bytes = request.offset_bytes;
         let length = usize::try_from(request.length_bytes()).unwrap_or(usize::MAX);
         if let Transfer::Write { data, protection, durable } = &request.transfer {
-            let mut bytes = concat(data);
-            flip_bits(random, count, length, |at, mask| bytes[at] ^= mask);
+            let (mut bytes, mut tuples) = (concat(data), protection.map(<[u8]>::to_vec));
+            let tuples_length = tuples.as_ref().map_or(0, Vec::len);
+            flip_bits(random, count, length.saturating_add(tuples_length), |at, mask| match bytes.get_mut(at) {
+                Some(byte) => *byte ^= mask,
+                None => flip_in_tuples(tuples.as_deref_mut(), at - length, mask),
+            });
             let data = &[IoSlice::new(&bytes)];
-            let transfer = Transfer::Write { data, protection: *protection, durable: *durable };
+            let transfer = Transfer::Write { data, protection: tuples.as_deref(), durable: *durable };
             return self.inner.execute(&mut [Request { offset_bytes, transfer, outcome: Ok(()) }], context);
         }
         self.inner.execute(std::slice::from_mut(request), context)?;
-        if let Transfer::Read { data, .. } = &mut request.transfer {
-            flip_bits(random, count, length, |mut at, mask| {
+        if let Transfer::Read { data, protection } = &mut request.transfer {
+            let tuples_length = protection.as_ref().map_or(0, |tuples| tuples.len());
+            flip_bits(random, count, length.saturating_add(tuples_length), |mut at, mask| {
                 for slice in data.iter_mut() {
                     match slice.get_mut(at) {
                         Some(byte) => {
                             *byte ^= mask;
-                            break;
+                            return;
                         }
                         None => at -= slice.len(),
                     }
                 }
+                flip_in_tuples(protection.as_deref_mut(), at, mask);
             });
         }
         Ok(())
@@ -233,6 +266,12 @@ fn operation_of(request: &Request<'_>) -> Operation {
         Transfer::Read { .. } => Operation::Read,
         Transfer::Write { .. } => Operation::Write,
         Transfer::Discard { .. } => Operation::Discard,
+    }
+}
+
+fn flip_in_tuples(tuples: Option<&mut [u8]>, at: usize, mask: u8) {
+    if let Some(byte) = tuples.and_then(|tuples| tuples.get_mut(at)) {
+        *byte ^= mask;
     }
 }
 

@@ -278,3 +278,124 @@ fn effects_on_a_directory_are_what_they_say() {
         assert_eq!(error.kind(), MediaErrorKind::ReadOnly, "{operation}: {error}");
     }
 }
+
+/// A device with faults of `plan`, and the protected drive below it.
+fn protected(env: &Env, plan: FaultPlan) -> (Device, Device) {
+    let inner = Emulated::immediate(env, "drive", 1 << 20);
+    let tuples = Box::new(crate::RamBacking::new());
+    let inner = inner.with_protection(crate::ProtectionType::Type1, crate::GuardKind::Crc, tuples);
+    let inner = Device::of_blocks(Arc::new(inner));
+    (FaultDevice::device(&FaultInjector::new(env, plan), &inner), inner)
+}
+
+fn tuples_of(device: &Device, offset_bytes: u64, application_tag: u16, data: &[u8]) -> Vec<u8> {
+    let format = device.block.capabilities().protection.unwrap();
+    let mut tuples = vec![0; format.tuples_bytes(data.len() as u64) as usize];
+    format.generate(offset_bytes, application_tag, [data], &mut tuples);
+    tuples
+}
+
+/// Flips of a write hit data and tuples by their lengths, and a drive refuses either; flips of a read hit both too.
+#[test]
+fn flipped_bits_hit_data_and_tuples() {
+    let env = Env::real();
+    let (mut in_data, mut in_tuples) = (0, 0);
+    for seed in 0..400 {
+        let flip = |operation| FaultPlan {
+            seed,
+            ..FaultPlan::of(Fault::new(operation, FaultTrigger::From(0), FaultEffect::FlipBits(1)))
+        };
+        let data = [seed as u8; 512];
+        let (faulty, inner) = protected(&env, flip(Operation::Write));
+        let tuples = tuples_of(&inner, 512, 0x5678, &data);
+        match faulty.block.write_protected_at(512, &data, &tuples, &log()) {
+            Err(error) => assert_eq!(error.kind(), MediaErrorKind::Protection, "{error}"),
+            // The drive does not check the application tag.
+            Ok(()) => {
+                let (mut found, mut found_tuples) = ([0; 512], [0; 8]);
+                inner.block.read_protected_at(512, &mut found, &mut found_tuples, &log()).unwrap();
+                assert!(found == data && found_tuples[2..4] != tuples[2..4]);
+                in_tuples += 1;
+            }
+        }
+        let (faulty, inner) = protected(&env, flip(Operation::Read));
+        inner.block.write_protected_at(512, &data, &tuples, &log()).unwrap();
+        let (mut found, mut found_tuples) = ([0; 512], [0; 8]);
+        faulty.block.read_protected_at(512, &mut found, &mut found_tuples, &log()).unwrap();
+        let differs = (found != data, found_tuples[..] != tuples[..]);
+        assert!(differs.0 != differs.1, "one bit is flipped");
+        in_data += u32::from(differs.0);
+        in_tuples += u32::from(differs.1);
+    }
+    assert!(in_data > 350 && in_tuples > 0, "{in_data} {in_tuples}");
+}
+
+/// A failed sync restores data and tuple of a sector together; durable writes stay.
+#[test]
+fn failed_sync_restores_data_and_tuples() {
+    let env = Env::real();
+    let effect = FaultEffect::FailDroppingUnsynced(FaultError::Io);
+    let plan = FaultPlan::of(Fault::new(Operation::Sync, FaultTrigger::From(1), effect));
+    let (faulty, inner) = protected(&env, plan);
+    let write = |at: u64, byte: u8, tag| {
+        let data = [byte; 4096];
+        faulty.block.write_protected_at(at, &data, &tuples_of(&inner, at, tag, &data), &log()).unwrap();
+    };
+    write(0, 1, 0x11);
+    write(4096, 1, 0x11);
+    faulty.block.sync(&log()).unwrap();
+    write(0, 2, 0x22);
+    write(8192, 2, 0x22);
+    let durable = [3; 512];
+    let tuples = tuples_of(&inner, 1024, 0x33, &durable);
+    let slices = [IoSlice::new(&durable)];
+    let transfer = crate::Transfer::Write { data: &slices, protection: Some(&tuples), durable: true };
+    faulty.block.execute(&mut [Request { offset_bytes: 1024, transfer, outcome: Ok(()) }], &log()).unwrap();
+    let without = [IoSlice::new(&durable)];
+    faulty.block.execute(&mut [Request::write_durable(1536, &without)], &log()).unwrap();
+    faulty.block.sync(&log()).unwrap_err();
+
+    let (mut data, mut tuples) = (vec![0; 12_288], vec![0; 12_288 / 64]);
+    inner.block.read_protected_at(0, &mut data, &mut tuples, &log()).unwrap();
+    let mut expected = vec![1; 8192];
+    expected.resize(12_288, 0);
+    expected[1024..2048].fill(3);
+    assert!(data == expected);
+    let mut expected = tuples_of(&inner, 0, 0x11, &data[..8192]);
+    expected[16..24].copy_from_slice(&tuples_of(&inner, 1024, 0x33, &durable));
+    expected[24..32].copy_from_slice(&tuples_of(&inner, 1536, 0, &durable));
+    expected.resize(12_288 / 64, 0xFF);
+    assert_eq!(tuples, expected);
+}
+
+/// A misdirected write carries its tuples, so the drive refuses their reference tags.
+#[test]
+fn misdirected_writes_are_found_by_their_reference_tags() {
+    let env = Env::real();
+    let fault = Fault::new(Operation::Write, FaultTrigger::From(0), FaultEffect::Misdirect);
+    let (faulty, inner) = protected(&env, FaultPlan::of(fault));
+    let data = [5; 1024];
+    let error = faulty.block.write_protected_at(0, &data, &tuples_of(&inner, 0, 1, &data), &log()).unwrap_err();
+    assert!(matches!(error, MediaError::Protection { tag: crate::ProtectionTag::Reference, .. }), "{error}");
+    assert!(read(&inner, 0, 1 << 20).iter().all(|&byte| byte == 0));
+}
+
+/// A write that fails in part leaves each sector old or new, each with its tuple.
+#[test]
+fn torn_writes_keep_tuples_with_their_sectors() {
+    let env = Env::real();
+    for seed in 0..20 {
+        let fault = Fault::new(Operation::Write, FaultTrigger::From(0), FaultEffect::FailPartly(FaultError::Io));
+        let (faulty, inner) = protected(&env, FaultPlan { seed, ..FaultPlan::of(fault) });
+        let data: Vec<u8> = (0..8192).map(|at| (at / 512) as u8 + 1).collect();
+        let tuples = tuples_of(&inner, 0, 0x77, &data);
+        faulty.block.write_protected_at(0, &data, &tuples, &log()).unwrap_err();
+        let (mut found, mut found_tuples) = (vec![0; 8192], vec![0; 128]);
+        inner.block.read_protected_at(0, &mut found, &mut found_tuples, &log()).unwrap();
+        for sector in 0..16 {
+            let is_new = found[sector * 512] != 0;
+            let own = &found_tuples[sector * 8..sector * 8 + 8];
+            assert_eq!(own, if is_new { &tuples[sector * 8..sector * 8 + 8] } else { &[0xFF; 8] }, "sector {sector}");
+        }
+    }
+}

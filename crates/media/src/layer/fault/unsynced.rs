@@ -1,6 +1,8 @@
 //! What a medium had before the writes that were not synced yet.
 
+use crate::protection::{ProtectionFormat, ProtectionTuple};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Old content by page, since the last good sync.
@@ -8,6 +10,8 @@ use std::ops::Range;
 pub(super) struct Unsynced {
     before: SparseBytes,
     pages: Vec<u64>,
+    /// Tuples of remembered pages, by page; empty without protection information.
+    tuples: BTreeMap<u64, Vec<u8>>,
     /// Length before the first change, for files.
     pub(super) size_bytes: Option<u64>,
 }
@@ -48,6 +52,29 @@ impl Unsynced {
             at += length as u64;
             rest = tail;
         }
+    }
+
+    /// Remembers the tuples of a page.
+    pub(super) fn save_tuples(&mut self, page: u64, tuples: Vec<u8>) {
+        self.tuples.insert(page, tuples);
+    }
+
+    /// Takes over the tuples of a durable write at `offset_bytes`.
+    pub(super) fn keep_tuples(&mut self, format: &ProtectionFormat, offset_bytes: u64, tuples: &[u8]) {
+        let interval_bytes = u64::from(format.interval_bytes.max(1));
+        for (index, tuple) in (0..).zip(tuples.chunks_exact(ProtectionTuple::BYTES)) {
+            let at = offset_bytes + index * interval_bytes;
+            let start = format.tuples_bytes(at % PAGE_BYTES) as usize;
+            let page = self.tuples.get_mut(&(at / PAGE_BYTES));
+            if let Some(kept) = page.and_then(|page| page.get_mut(start..start + ProtectionTuple::BYTES)) {
+                kept.copy_from_slice(tuple);
+            }
+        }
+    }
+
+    /// Gives back the remembered tuples, by page, and forgets them.
+    pub(super) fn take_tuples(&mut self) -> BTreeMap<u64, Vec<u8>> {
+        std::mem::take(&mut self.tuples)
     }
 
     /// Gives back every remembered page (offset and bytes) and forgets them.
