@@ -160,11 +160,11 @@ fn refuses_specs_that_make_no_array() {
         ("raid1:(ram:1MiB+ram:2MiB)", "expected a member of 1048576 bytes, found 2097152"),
         ("raid1:(ram:1MiB)?members=65", "at most 64"),
         ("raid1:(ram:1MiB+ram:1MiB)?members=4", "the number of devices that are named"),
-        ("raid1:(ram:1MiB?backing=file:/tmp/x)?members=2", "each device by name"),
+        ("raid1:(ram:1MiB?backing=file:/nowhere/x)?members=2", "each device by name"),
         ("raid1:(ram:1MiB)?members=2,chunk=5000B", "a multiple of 4096 bytes"),
         ("raid1:(zns:40MiB?zone=256KiB)?members=2", "sectors that can be written at any time"),
         ("raid1:/tmp", "not a directory"),
-        ("raid1:(file:/tmp/x)", "not a directory"),
+        ("raid1:(file:/nowhere/x)", "not a directory"),
         ("raid1:(ram:1MiB)?members=2,replace=3", "one of the devices"),
         ("raid1:(raid1:(raid1:(ram:1MiB)?members=64)?members=64)?members=64", "at most 256 devices"),
     ] {
