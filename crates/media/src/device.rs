@@ -256,6 +256,8 @@ impl Counters {
 ///   [`TrackGeometry::destroyed_by_write`] says, when it completes and as far as it arrives: what a
 ///   failed write or a power cut tore destroyed what it covered.
 /// - *Zones*: on a device with zones a write must follow what [`ZoneControl`] says, or is refused.
+/// - *Protection*: with protection information the data and the tuple of an interval are one unit. A
+///   failed write or a power cut leaves both or neither. A write with wrong tuples changes nothing.
 /// - *Zero*: sectors never written, or discarded, read as zeros.
 /// - Never panics on a request: out of range or misaligned is an error that changes nothing.
 pub trait BlockDevice: Send + Sync {

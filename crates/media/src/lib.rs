@@ -29,6 +29,7 @@ pub mod probe;
 mod protection;
 mod ranges;
 mod request;
+mod sectors;
 mod sparse;
 mod sync_order;
 mod tracks;

@@ -1,5 +1,7 @@
 //! Sparse bytes that are cheap to copy: what crash states are made of.
 
+use crate::protection::ProtectionFormat;
+use crate::sectors::{SectorSlice, Sectors};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +10,14 @@ use std::sync::Arc;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 const LEAF_PAGES: u64 = 64;
 
-type Page = [u8; PAGE_BYTES as usize];
+/// Content of a page.
+#[derive(Clone)]
+struct Page {
+    data: [u8; PAGE_BYTES as usize],
+    /// Complements of the tuples of the page's intervals, so that zeros are unwritten tuples; empty without protection
+    /// information.
+    complements: Box<[u8]>,
+}
 
 /// What is known about a page.
 #[derive(Clone)]
@@ -33,12 +42,33 @@ impl Leaf {
 
 /// Bytes addressed from 0, zero where never written. A clone is O(1) and shares everything; the
 /// first write afterwards copies one page, one leaf of 64 pages and the list of leaves.
+///
+/// With protection information a page has the tuples of its data, so whatever keeps, copies or drops a page keeps, copies
+/// or drops both.
 #[derive(Clone, Default)]
 pub(crate) struct SparseBytes {
     leaves: Arc<BTreeMap<u64, Arc<Leaf>>>,
+    /// Format of the tuples; its intervals divide a page.
+    format: Option<ProtectionFormat>,
 }
 
 impl SparseBytes {
+    /// Empty bytes that keep tuples of `format`, whose intervals divide a page.
+    pub(crate) fn with_tuples(format: Option<ProtectionFormat>) -> Self {
+        SparseBytes { format, ..SparseBytes::default() }
+    }
+
+    /// Takes all content, and leaves empty bytes of the same format.
+    pub(crate) fn take(&mut self) -> SparseBytes {
+        let empty = SparseBytes::with_tuples(self.format);
+        std::mem::replace(self, empty)
+    }
+
+    /// Bytes of the tuples of `length` bytes of data.
+    fn tuples_bytes(&self, length: usize) -> usize {
+        self.format.map_or(0, |format| format.tuples_bytes(length as u64) as usize)
+    }
+
     fn slot(&self, page: u64) -> &Slot {
         let leaf = self.leaves.get(&(page / LEAF_PAGES));
         leaf.map_or(&Slot::Absent, |leaf| &leaf.slots[(page % LEAF_PAGES) as usize])
@@ -60,22 +90,44 @@ impl SparseBytes {
         for (page, within, range) in pages_of(offset_bytes, data.len()) {
             let target = &mut data[range];
             match self.slot(page) {
-                Slot::Data(bytes) => target.copy_from_slice(&bytes[within..within + target.len()]),
+                Slot::Data(page) => target.copy_from_slice(&page.data[within..within + target.len()]),
                 Slot::Zero | Slot::Absent => target.fill(0),
             }
         }
     }
 
-    /// Stores `data` at `offset_bytes`.
-    pub(crate) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
-        for (page, within, range) in pages_of(offset_bytes, data.len()) {
-            let source = &data[range];
+    /// The sectors of a range, whole intervals, with their tuples.
+    pub(crate) fn sectors(&self, range: &Range<u64>) -> Sectors {
+        let length = (range.end - range.start) as usize;
+        let mut found = Sectors::unwritten(self.format, length);
+        let (data, tuples) = found.as_mut();
+        self.read(range.start, data);
+        for (page, within, part) in pages_of(range.start, length) {
+            let Slot::Data(page) = self.slot(page) else { continue };
+            let complements = page.complements.iter().skip(self.tuples_bytes(within));
+            let part = self.tuples_bytes(part.start)..self.tuples_bytes(part.end);
+            tuples[part].iter_mut().zip(complements).for_each(|(byte, complement)| *byte = !complement);
+        }
+        found
+    }
+
+    /// Stores sectors at `offset_bytes`. Bytes that keep tuples take sectors that have some.
+    pub(crate) fn write<'a>(&mut self, offset_bytes: u64, sectors: impl Into<SectorSlice<'a>>) {
+        let sectors = sectors.into();
+        let tuples_of_page = self.tuples_bytes(PAGE_BYTES as usize);
+        for (page, within, range) in pages_of(offset_bytes, sectors.data.len()) {
+            let source = sectors.part(range);
+            let first_tuple = self.tuples_bytes(within);
             let slot = self.slot_mut(page);
             if !matches!(slot, Slot::Data(_)) {
-                *slot = Slot::Data(Arc::new([0; PAGE_BYTES as usize]));
+                let complements = vec![0; tuples_of_page].into();
+                *slot = Slot::Data(Arc::new(Page { data: [0; PAGE_BYTES as usize], complements }));
             }
-            if let Slot::Data(bytes) = slot {
-                Arc::make_mut(bytes)[within..within + source.len()].copy_from_slice(source);
+            if let Slot::Data(page) = slot {
+                let page = Arc::make_mut(page);
+                page.data[within..within + source.data.len()].copy_from_slice(source.data);
+                let complements = page.complements.iter_mut().skip(first_tuple);
+                complements.zip(source.tuples).for_each(|(complement, byte)| *complement = !byte);
             }
         }
     }
@@ -100,7 +152,7 @@ impl SparseBytes {
         }
     }
 
-    /// Makes a range zero. Its pages count as cleared, not as never written.
+    /// Makes a range zero, and its tuples unwritten. Its pages count as cleared, not as never written.
     pub(crate) fn clear(&mut self, offset_bytes: u64, length_bytes: u64) {
         let end = offset_bytes.saturating_add(length_bytes);
         let mut at = offset_bytes;
@@ -113,10 +165,14 @@ impl SparseBytes {
                 at += LEAF_PAGES * PAGE_BYTES;
                 continue;
             }
+            let end_within = within + count as usize;
+            let tuples = self.tuples_bytes(within)..self.tuples_bytes(end_within);
             let slot = self.slot_mut(page);
             match slot {
-                Slot::Data(bytes) if count < PAGE_BYTES => {
-                    Arc::make_mut(bytes)[within..within + count as usize].fill(0);
+                Slot::Data(page) if count < PAGE_BYTES => {
+                    let page = Arc::make_mut(page);
+                    page.data[within..end_within].fill(0);
+                    page.complements[tuples].fill(0);
                 }
                 _ => *slot = Slot::Zero,
             }
@@ -187,7 +243,7 @@ mod tests {
                 _ => {
                     let mut data = vec![0; random.below((span - offset).min(20_000)) as usize];
                     random.fill_bytes(&mut data);
-                    bytes.write(offset, &data);
+                    bytes.write(offset, &data[..]);
                     model[offset as usize..offset as usize + data.len()].copy_from_slice(&data);
                 }
             }
@@ -203,6 +259,68 @@ mod tests {
         }
     }
 
+    /// Tuples follow their data through writes, clears, copies and pages taken over.
+    #[test]
+    fn pages_keep_the_tuples_of_their_data() {
+        use crate::protection::{GuardKind, ProtectionTuple, ProtectionType};
+        for interval_bytes in [512, 4096u64] {
+            let format = ProtectionFormat {
+                protection_type: ProtectionType::Type1,
+                guard: GuardKind::Crc,
+                interval_bytes: interval_bytes as u32,
+            };
+            let mut random = Random::seeded(interval_bytes);
+            let intervals = 2 * LEAF_PAGES * PAGE_BYTES / interval_bytes;
+            let mut bytes = SparseBytes::with_tuples(Some(format));
+            let mut other = bytes.clone();
+            // The number of the write that each interval has, of both.
+            let mut models = [vec![0; intervals as usize], vec![0; intervals as usize]];
+            for step in 1..400u16 {
+                let is_other = random.chance(1, 2);
+                let target = if is_other { &mut other } else { &mut bytes };
+                let first = random.below(intervals);
+                let count = random.below((intervals - first).min(40)) as usize;
+                let at = first * interval_bytes;
+                let number = if random.chance(1, 4) { 0 } else { step };
+                if number == 0 {
+                    target.clear(at, count as u64 * interval_bytes);
+                } else {
+                    let data = number.to_le_bytes().repeat(count * interval_bytes as usize / 2);
+                    let mut tuples = vec![0; count * ProtectionTuple::BYTES];
+                    format.generate(at, number, [&data[..]], &mut tuples);
+                    target.write(at, SectorSlice { data: &data, tuples: &tuples });
+                }
+                models[usize::from(is_other)][first as usize..first as usize + count].fill(number);
+            }
+            let check = |bytes: &SparseBytes, model: &[u16]| {
+                for (index, &number) in (0..).zip(model) {
+                    let at = index * interval_bytes;
+                    let found = bytes.sectors(&(at..at + interval_bytes));
+                    let mut tuple = ProtectionTuple::UNWRITTEN.encode();
+                    let data = number.to_le_bytes().repeat(interval_bytes as usize / 2);
+                    if number != 0 {
+                        format.generate(at, number, [&data[..]], &mut tuple);
+                    }
+                    let found = found.as_slice();
+                    assert!(found.data == data && found.tuples == tuple, "interval {index} of {interval_bytes} bytes");
+                }
+            };
+            check(&bytes, &models[0]);
+            check(&other, &models[1]);
+            let per_page = (PAGE_BYTES / interval_bytes) as usize;
+            let [model, other_model] = &mut models;
+            for (page, own) in model.chunks_mut(per_page).enumerate() {
+                if !bytes.contains_page(page as u64) {
+                    own.copy_from_slice(&other_model[page * per_page..(page + 1) * per_page]);
+                }
+            }
+            bytes.copy_absent(&other, 0..2 * LEAF_PAGES);
+            check(&bytes, &models[0]);
+            check(&bytes.take(), &models[0]);
+            check(&bytes, &vec![0; intervals as usize]);
+        }
+    }
+
     #[test]
     fn absent_pages_are_taken_over_and_present_ones_kept() {
         let seed = 12;
@@ -214,7 +332,7 @@ mod tests {
                     let at = random.below(pages) * PAGE_BYTES;
                     match random.below(3) {
                         0 => bytes.clear(at, PAGE_BYTES * random.below(100)),
-                        _ => bytes.write(at, &[value; PAGE_BYTES as usize]),
+                        _ => bytes.write(at, &[value; PAGE_BYTES as usize][..]),
                     }
                 }
             };

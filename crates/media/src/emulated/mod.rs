@@ -136,8 +136,8 @@ impl Emulated {
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
         check_range(&self.name, &self.geometry, request)?;
         check_tuples(&self.name, self.capabilities.protection, request)?;
-        if let Some(protected) = &self.protected {
-            protected.verify_write(&self.name, request)?;
+        if let Some(format) = &self.capabilities.protection {
+            format.verify_write(&self.name, request)?;
         }
         self.enforcement.admit(&self.name, request)
     }

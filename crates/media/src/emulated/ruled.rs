@@ -5,6 +5,7 @@ use super::rules::{Rules, ZoneCommand, ZonedGround};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
 use crate::error::MediaError;
+use crate::protection::ProtectionTuple;
 use crate::request::{Request, Transfer, check_range, check_tuples};
 use crate::zones::ZoneDescription;
 use parking_lot::Mutex;
@@ -33,14 +34,18 @@ impl RuledDevice {
     pub fn new(inner: Arc<dyn BlockDevice>, geometry: Geometry, rules: Box<dyn Rules>) -> Self {
         let mut capabilities = inner.capabilities().clone();
         rules.describe(&mut capabilities);
-        // Rules say nothing of the tuples that the inner device keeps for itself.
-        capabilities.protection = None;
+        // Rules say nothing of tuples: the inner device keeps and verifies them.
+        capabilities.protection = inner.capabilities().protection;
         RuledDevice { inner, geometry, capabilities, enforcement: Enforcement::new(rules), own: Mutex::default() }
     }
 
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
         check_range(self.name(), &self.geometry, request)?;
         check_tuples(self.name(), self.capabilities.protection, request)?;
+        if let Some(format) = &self.capabilities.protection {
+            // Before rules follow a write that the device below refuses.
+            format.verify_write(self.name(), request)?;
+        }
         self.enforcement.admit(self.name(), request)
     }
 
@@ -67,12 +72,13 @@ impl RuledDevice {
     fn settle(&self, request: &mut Request<'_>) -> Result<(), MediaError> {
         let moved = request.outcome.clone();
         let range = request.offset_bytes..request.offset_bytes + request.length_bytes();
-        if let Transfer::Read { data, .. } = &mut request.transfer
+        if let Transfer::Read { data, protection } = &mut request.transfer
             && moved.is_ok()
             && let Err(error) = self.enforcement.check_readable(self.inner.name(), range)
         {
             // The device below still has what is lost; nobody gets to see it.
             data.iter_mut().for_each(|slice| slice.fill(0));
+            protection.iter_mut().for_each(|tuples| tuples.fill(ProtectionTuple::UNWRITTEN_BYTE));
             self.own.lock().errors += 1;
             return Err(error);
         }

@@ -1,12 +1,13 @@
 //! A device that is only read, below those who would write.
 
 use crate::context::IoContext;
-use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
+use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
 use crate::emulated::{ZoneState, ZoneTable, Zoned};
 use crate::error::{MediaError, MediaErrorKind};
 use crate::layer::Layer;
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
+use crate::sectors::{Sectors, format_in_pages};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use crate::tracks::{DestroyedData, TrackControl, TrackDescription, TrackId};
 use crate::zones::ZoneId;
@@ -19,14 +20,12 @@ use std::sync::Arc;
 ///
 /// So whatever opens a device, a file store that recovers from a power cut say, opens one without permission to
 /// write, and finds exactly what it would find if it had it. Zones move, open and reset in memory too. Writes to
-/// interlaced tracks destroy nothing here. It takes no protection information.
+/// interlaced tracks destroy nothing here. It keeps the tuples of what is written here, and verifies like the device below.
 ///
 /// Memory: 4 KiB for each 4 KiB piece written; what a store writes when it is opened. Time: reads take that of the
 /// device below, all else none. A read that covers both waits for one piece after the other.
 pub struct OverlayDevice {
     inner: Arc<dyn BlockDevice>,
-    /// Those of the device below, without protection information: tuples of what is written here are kept nowhere.
-    capabilities: Capabilities,
     written: RwLock<SparseBytes>,
     /// Sectors of pages written in part that could not be read below, and were not written here. Locked after `written`.
     unreadable: RwLock<RangeSet>,
@@ -36,12 +35,12 @@ impl OverlayDevice {
     /// A device over `inner`, which is not written to from now on.
     ///
     /// # Errors
-    /// What a zoned device says when it is asked for its zones.
+    /// What a zoned device says when it is asked for its zones. [`MediaError::Rule`] for protection information of
+    /// byte-addressable memory or of intervals that do not divide 4 KiB.
     pub fn device(inner: &Device) -> Result<Device, MediaError> {
         let block: Arc<dyn BlockDevice> = Arc::new(OverlayDevice {
             inner: inner.block.clone(),
-            capabilities: Capabilities { protection: None, ..inner.block.capabilities().clone() },
-            written: RwLock::default(),
+            written: RwLock::new(SparseBytes::with_tuples(format_in_pages(inner)?)),
             unreadable: RwLock::default(),
         });
         if let (Some(zones), Some(control)) = (&inner.block.capabilities().zones, &inner.zones) {
@@ -74,30 +73,22 @@ impl OverlayDevice {
 
     fn read(&self, request: &mut Request<'_>, context: &IoContext) -> Result<(), MediaError> {
         let range = request.offset_bytes..request.offset_bytes + request.length_bytes();
-        let Transfer::Read { data, .. } = &mut request.transfer else { return Ok(()) };
-        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let mut found = Sectors::default();
         // The lock is not held while the device below is read.
-        let runs = Self::runs(&self.written.read(), range.clone());
+        let runs = Self::runs(&self.written.read(), range);
         for (run, is_here) in runs {
-            let part = &mut bytes[(run.start - range.start) as usize..(run.end - range.start) as usize];
-            match is_here {
+            found.append(match is_here {
                 true => {
                     let written = self.written.read();
                     if let Some(offset_bytes) = self.unreadable.read().first_within(&run) {
                         return Err(MediaError::Unreadable { device: self.name().to_owned(), offset_bytes });
                     }
-                    written.read(run.start, part);
+                    written.sectors(&run)
                 }
-                false => self.inner.read_at(run.start, part, context)?,
-            }
+                false => Sectors::read(&*self.inner, &run, context)?,
+            });
         }
-        let mut rest = &bytes[..];
-        for slice in data.iter_mut() {
-            let (head, tail) = rest.split_at(slice.len());
-            slice.copy_from_slice(head);
-            rest = tail;
-        }
-        Ok(())
+        found.answer(self.name(), self.capabilities().protection, request)
     }
 
     /// Brings pages here that a change covers in part.
@@ -110,39 +101,19 @@ impl OverlayDevice {
             if is_covered || self.written.read().contains_page(page / PAGE_BYTES) {
                 continue;
             }
-            let mut bytes = vec![0; (end - page) as usize];
-            let unreadable = self.fetch(page, &mut bytes, context)?;
+            // A change next to a sector that cannot be read does not concern it.
+            let is_lost = |error: &MediaError| error.kind() == MediaErrorKind::Unreadable;
+            let read = |part: &Range<u64>| Sectors::read(&*self.inner, part, context);
+            let (found, unreadable) = Sectors::salvage(&*self.inner, &(page..end), is_lost, read)?;
             let mut written = self.written.write();
             // Somebody else may have been faster, and have changed it.
             if !written.contains_page(page / PAGE_BYTES) {
-                written.write(page, &bytes);
+                written.write(page, found.as_slice());
                 let mut known = self.unreadable.write();
                 unreadable.into_iter().for_each(|sector| known.insert(sector));
             }
         }
         Ok(())
-    }
-
-    /// Reads from below as much as can be read; the sectors that cannot, which a change beside them does not concern.
-    fn fetch(&self, start: u64, bytes: &mut [u8], context: &IoContext) -> Result<Vec<Range<u64>>, MediaError> {
-        match self.inner.read_at(start, bytes, context) {
-            Err(error) if error.kind() == MediaErrorKind::Unreadable => {}
-            outcome => return outcome.map(|()| Vec::new()),
-        }
-        let sector_bytes = self.inner.geometry().sector_bytes as usize;
-        let (mut at, mut unreadable) = (start, Vec::new());
-        for sector in bytes.chunks_mut(sector_bytes) {
-            let end = at + sector.len() as u64;
-            match self.inner.read_at(at, sector, context) {
-                Err(error) if error.kind() == MediaErrorKind::Unreadable => {
-                    sector.fill(0);
-                    unreadable.push(at..end);
-                }
-                outcome => outcome?,
-            }
-            at = end;
-        }
-        Ok(unreadable)
     }
 
     fn change(&self, request: &Request<'_>, context: &IoContext) -> Result<(), MediaError> {
@@ -154,12 +125,9 @@ impl OverlayDevice {
         let mut written = self.written.write();
         self.unreadable.write().remove(range.clone());
         match &request.transfer {
-            Transfer::Write { data, .. } => {
-                let mut at = range.start;
-                for slice in data.iter() {
-                    written.write(at, slice);
-                    at += slice.len() as u64;
-                }
+            Transfer::Write { data, protection, .. } => {
+                let format = self.capabilities().protection;
+                written.write(range.start, Sectors::of_write(format, range.start, data, *protection).as_slice());
             }
             Transfer::Discard { .. } => written.clear(range.start, range.end - range.start),
             Transfer::Read { .. } => {}
@@ -178,7 +146,7 @@ impl BlockDevice for OverlayDevice {
     }
 
     fn capabilities(&self) -> &Capabilities {
-        &self.capabilities
+        self.inner.capabilities()
     }
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
@@ -188,7 +156,9 @@ impl BlockDevice for OverlayDevice {
                 && Self::runs(&self.written.read(), range).iter().all(|(_, is_here)| !is_here)
         };
         for request in requests.iter_mut() {
-            request.outcome = check_request(self, request);
+            request.outcome = check_request(self, request).and_then(|()| {
+                self.capabilities().protection.map_or(Ok(()), |format| format.verify_write(self.name(), request))
+            });
         }
         // Reads of what was never written here stay one batch.
         if requests.iter().all(|request| request.outcome.is_ok() && is_below(request)) {
@@ -252,6 +222,7 @@ impl TrackControl for OverlayTracks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::BlockDeviceExt;
     use crate::emulated::{Emulated, Immediate, RamBacking};
     use crate::zones::ZoneGeometry;
     use varve_env::{Env, Random};

@@ -12,6 +12,7 @@ pub use guard::GuardKind;
 pub use tuple::ProtectionTuple;
 
 use crate::error::{MediaError, Operation};
+use crate::request::{Request, Transfer};
 
 /// Meaning of the reference tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,6 +184,16 @@ impl ProtectionFormat {
             Err(Some(mismatch)) => Err(mismatch),
             Ok(()) | Err(None) => Ok(()),
         }
+    }
+
+    /// Verifies the tuples that a write to `device` carries, one per interval, as a drive does before anything changes.
+    ///
+    /// # Errors
+    /// [`MediaError::Protection`]
+    pub(crate) fn verify_write(&self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
+        let Transfer::Write { data, protection: Some(tuples), .. } = &request.transfer else { return Ok(()) };
+        let verified = self.verify(request.offset_bytes, None, data.iter().map(|slice| &**slice), tuples);
+        verified.map_err(|mismatch| mismatch.at(device, Operation::Write))
     }
 
     /// Changes the reference tags of data that belong at `from_bytes` of one device to those of `to_bytes` of another, for layers that

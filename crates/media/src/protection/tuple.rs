@@ -38,6 +38,8 @@ impl ProtectionTuple {
         application: ProtectionTuple::APPLICATION_ESCAPE,
         reference: ProtectionTuple::REFERENCE_ESCAPE,
     };
+    /// Value of every byte of an encoded [`Self::UNWRITTEN`].
+    pub(crate) const UNWRITTEN_BYTE: u8 = 0xFF;
 
     /// Decodes a tuple. Every value is valid.
     pub fn decode(bytes: [u8; ProtectionTuple::BYTES]) -> Self {
@@ -72,7 +74,7 @@ mod tests {
         let tuple = ProtectionTuple { guard: 0x0102, application: 0x0304, reference: 0x0506_0708 };
         assert_eq!(tuple.encode(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(ProtectionTuple::decode([1, 2, 3, 4, 5, 6, 7, 8]), tuple);
-        assert_eq!(ProtectionTuple::UNWRITTEN.encode(), [0xFF; 8]);
+        assert_eq!(ProtectionTuple::UNWRITTEN.encode(), [ProtectionTuple::UNWRITTEN_BYTE; 8]);
     }
 
     #[test]

@@ -396,7 +396,7 @@ impl DirectoryFile for MemoryFile {
         }
         if !joined.is_empty() {
             let facts = PointFacts(Operation::Write, &self.name, offset_bytes, joined.len() as u64);
-            let change = ContentChange::Write { offset_bytes, data: joined.into() };
+            let change = ContentChange::Write { offset_bytes, data: Arc::new(joined.into()) };
             self.shared.change(inner, facts, Change::Content(self.file, change));
         }
         space

@@ -3,7 +3,6 @@
 use crate::emulated::Backing;
 use crate::error::{MediaError, Operation};
 use crate::protection::{ProtectionFormat, ProtectionTuple};
-use crate::request::{Request, Transfer};
 use parking_lot::RwLock;
 use std::io::{IoSlice, IoSliceMut};
 
@@ -32,16 +31,6 @@ impl Protected {
     /// Bytes that the tuples occupy now.
     pub(crate) fn stored_bytes(&self) -> u64 {
         self.tuples.stored_bytes()
-    }
-
-    /// Verifies the tuples that a write carries, one per interval. Cost: one pass over the data.
-    ///
-    /// # Errors
-    /// [`MediaError::Protection`]
-    pub(crate) fn verify_write(&self, device: &str, request: &Request<'_>) -> Result<(), MediaError> {
-        let Transfer::Write { data, protection: Some(tuples), .. } = &request.transfer else { return Ok(()) };
-        let verified = self.format.verify(request.offset_bytes, None, data.iter().map(|slice| &**slice), tuples);
-        verified.map_err(|mismatch| mismatch.at(device, Operation::Write))
     }
 
     /// Reads data with `read` and their tuples, and verifies them.
@@ -120,11 +109,7 @@ impl Protected {
 }
 
 // An unwritten tuple is kept as zeros, which is what a backing has at first.
-const _: () = assert!(
-    ProtectionTuple::UNWRITTEN.guard == !0
-        && ProtectionTuple::UNWRITTEN.application == !0
-        && ProtectionTuple::UNWRITTEN.reference == !0
-);
+const _: () = assert!(ProtectionTuple::UNWRITTEN_BYTE == !0);
 
 #[cfg(test)]
 mod tests;

@@ -40,7 +40,8 @@ impl CrashBytes {
         let (mut at, mut rest, mut stores) = (offset_bytes, data, Vec::new());
         while !rest.is_empty() {
             let length = rest.len().min((line - at % line) as usize);
-            stores.push(ContentChange::Store { offset_bytes: at, data: rest[..length].into() });
+            let data = Arc::new(rest[..length].to_vec().into());
+            stores.push(ContentChange::Store { offset_bytes: at, data });
             rest = &rest[length..];
             at += length as u64;
         }

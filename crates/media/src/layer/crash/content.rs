@@ -3,6 +3,7 @@
 use super::fate::{Fate, FateChooser};
 use super::tracks::TrackContent;
 use super::zones::{ZoneArrival, ZoneContent};
+use crate::sectors::{SectorSlice, Sectors};
 use crate::sparse::SparseBytes;
 use crate::zones::ZoneId;
 use std::collections::BTreeMap;
@@ -14,12 +15,12 @@ use std::sync::Arc;
 pub(crate) enum ContentChange {
     Write {
         offset_bytes: u64,
-        data: Arc<[u8]>,
+        data: Arc<Sectors>,
     },
     /// Bytes stored to one line of memory: torn at 8 bytes.
     Store {
         offset_bytes: u64,
-        data: Arc<[u8]>,
+        data: Arc<Sectors>,
     },
     /// Makes a range zero (a discard).
     Clear {
@@ -40,7 +41,7 @@ pub(crate) enum ContentChange {
     /// What a failed request on a device with tracks left, found by looking: it destroys nothing more.
     Found {
         offset_bytes: u64,
-        data: Arc<[u8]>,
+        data: Arc<Sectors>,
         /// Parts that cannot be read.
         unreadable: Arc<[Range<u64>]>,
     },
@@ -68,9 +69,9 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    pub(crate) fn write(&mut self, offset_bytes: u64, data: &[u8]) {
+    pub(crate) fn write(&mut self, offset_bytes: u64, data: SectorSlice<'_>) {
         self.bytes.write(offset_bytes, data);
-        let end = offset_bytes + data.len() as u64;
+        let end = offset_bytes + data.data.len() as u64;
         self.size_bytes = self.size_bytes.max(end);
         if let Some(tracks) = &mut self.tracks {
             tracks.written(offset_bytes..end);
@@ -80,10 +81,10 @@ impl Content {
         }
     }
 
-    fn find(&mut self, offset_bytes: u64, data: &[u8], unreadable: &[Range<u64>]) {
+    fn find(&mut self, offset_bytes: u64, data: SectorSlice<'_>, unreadable: &[Range<u64>]) {
         self.bytes.write(offset_bytes, data);
         if let Some(tracks) = &mut self.tracks {
-            tracks.found(offset_bytes..offset_bytes + data.len() as u64, unreadable);
+            tracks.found(offset_bytes..offset_bytes + data.data.len() as u64, unreadable);
         }
     }
 
@@ -119,23 +120,25 @@ impl Content {
     pub(crate) fn apply(&mut self, change: &ContentChange) {
         match change {
             ContentChange::Write { offset_bytes, data } | ContentChange::Store { offset_bytes, data } => {
-                self.write(*offset_bytes, data);
+                self.write(*offset_bytes, data.as_slice());
             }
             ContentChange::Clear { offset_bytes, length_bytes } => self.clear(*offset_bytes, *length_bytes),
             ContentChange::Truncate { size_bytes } => self.truncate(*size_bytes),
             ContentChange::ResetZone { zone } => self.reset_zone(*zone),
             ContentChange::FinishZone { zone } => self.finish_zone(*zone),
-            ContentChange::Found { offset_bytes, data, unreadable } => self.find(*offset_bytes, data, unreadable),
+            ContentChange::Found { offset_bytes, data, unreadable } => {
+                self.find(*offset_bytes, data.as_slice(), unreadable)
+            }
         }
     }
 }
 
-/// A part of a change that lies in one sector.
+/// A part of a change that lies in one sector: of its data with their tuples.
 #[derive(Clone, Copy)]
 enum Piece<'a> {
-    Write(u64, &'a [u8]),
+    Write(u64, SectorSlice<'a>),
     Clear(u64, u64),
-    Found(u64, &'a [u8], &'a [Range<u64>]),
+    Found(u64, SectorSlice<'a>, &'a [Range<u64>]),
 }
 
 impl Piece<'_> {
@@ -193,19 +196,20 @@ pub(crate) fn surviving_content(
         }
         if let (ContentChange::Store { data, .. }, Fate::Torn) = (&pending.change, fate) {
             let lost = lost.entry(start / sector_bytes).or_default();
-            tear_store(&mut content, lost, start, data, chooser);
+            tear_store(&mut content, lost, start, data.as_slice().data, chooser);
             continue;
         }
+        let within = |from: u64, to: u64| (from - start) as usize..(to - start) as usize;
         let mut at = start;
         while at < end {
             let sector = at / sector_bytes;
             let piece_end = end.min((sector + 1) * sector_bytes);
             let piece = match &pending.change {
                 ContentChange::Write { data, .. } | ContentChange::Store { data, .. } => {
-                    Piece::Write(at, &data[(at - start) as usize..(piece_end - start) as usize])
+                    Piece::Write(at, data.as_slice().part(within(at, piece_end)))
                 }
                 ContentChange::Found { data, unreadable, .. } => {
-                    Piece::Found(at, &data[(at - start) as usize..(piece_end - start) as usize], unreadable)
+                    Piece::Found(at, data.as_slice().part(within(at, piece_end)), unreadable)
                 }
                 _ => Piece::Clear(at, piece_end - at),
             };
@@ -243,7 +247,7 @@ fn tear_store<'a>(
     let (mut arrived, mut missing) = (Vec::new(), Vec::new());
     while !rest.is_empty() {
         let (word, later) = rest.split_at(rest.len().min((8 - at % 8) as usize));
-        if chooser.sector() { &mut arrived } else { &mut missing }.push(Piece::Write(at, word));
+        if chooser.sector() { &mut arrived } else { &mut missing }.push(Piece::Write(at, word.into()));
         at += word.len() as u64;
         rest = later;
     }

@@ -7,16 +7,16 @@ use super::tracks::{TrackContent, TrackRules, arrival_order};
 use super::zones::ZoneContent;
 use super::{CrashVariant, FateChooser, History, PersistencePoint};
 use crate::context::IoContext;
-use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device, Geometry};
+use crate::device::{BlockDevice, Capabilities, Counters, Device, Geometry};
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::layer::Layer;
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
-use crate::sparse::PAGE_BYTES;
+use crate::sectors::{Sectors, format_in_pages};
+use crate::sparse::{PAGE_BYTES, SparseBytes};
 use crate::zones::ZoneId;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
-use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex};
@@ -31,6 +31,9 @@ const SAVE_BYTES_MAX: u64 = 1 << 20;
 /// page it reads the page's old content, once, also before a discard, and before a write to a bottom
 /// track that of the pages it destroys; nothing else is added to the device's work. Writes that overlap
 /// in flight, or destroy the same, are done one after the other.
+///
+/// Of a device with protection information the layer keeps the tuples too. Data and tuple of an interval arrive in an image
+/// or are lost together.
 ///
 /// A clone is another handle of the same layer. Hand [`CrashDevice::device`] to what is tested.
 #[derive(Clone)]
@@ -127,6 +130,9 @@ impl DeviceCrashState {
             Some(bytes) => u64::from(bytes.line_bytes()),
             None => u64::from(base.block.geometry().physical_sector_bytes.max(1)),
         };
+        // An interval has one tuple, so it is never torn.
+        let interval_bytes = base.block.capabilities().protection.map_or(1, |format| format.interval_bytes.max(1));
+        let sector_bytes = sector_bytes.next_multiple_of(interval_bytes.into());
         let mut pending = self.crash.pending.values();
         let mut chooser = FateChooser::new(variant, seed, [], pending.iter().copied());
         if tracks.is_some() {
@@ -158,8 +164,9 @@ impl CrashDevice {
     /// A layer over `inner`, whose content now counts as durable and which nobody else may change.
     ///
     /// # Errors
-    /// [`MediaError::Rule`] for a device with protection information or zones whose tracks overlap: an image would lack
-    /// them. What a device with zones says when it is asked for a report.
+    /// [`MediaError::Rule`] for zones whose tracks overlap, which an image would lack, and for protection information of
+    /// byte-addressable memory or of intervals that do not divide 4 KiB. What a device with zones says when it is asked for a
+    /// report.
     pub fn new(env: &Env, inner: &Device) -> Result<Self, MediaError> {
         CrashDevice::in_group(env, inner, &Arc::new(Mutex::new(env, "crash layer", CrashGroupState::default())))
     }
@@ -167,14 +174,7 @@ impl CrashDevice {
     /// A layer whose device is the next member of `group`.
     pub(super) fn in_group(env: &Env, inner: &Device, group: &Arc<Mutex<CrashGroupState>>) -> Result<Self, MediaError> {
         let capabilities = inner.block.capabilities();
-        if capabilities.protection.is_some() {
-            return Err(MediaError::Rule {
-                device: inner.block.name().to_owned(),
-                operation: Operation::Open,
-                offset_bytes: 0,
-                rule: "crash images have no protection information".to_owned(),
-            });
-        }
+        let format = format_in_pages(inner)?;
         if capabilities.zones.as_ref().is_some_and(|zones| zones.track_overlap.is_some()) {
             return Err(MediaError::Rule {
                 device: inner.block.name().to_owned(),
@@ -185,14 +185,19 @@ impl CrashDevice {
         }
         let is_strict = inner.tracks.as_ref().is_some_and(|control| control.is_strict());
         let tracks = TrackRules::of(&*inner.block, is_strict);
-        let mut durable = Content { tracks: tracks.clone().map(TrackContent::new), ..Content::default() };
+        let mut durable = Content {
+            bytes: SparseBytes::with_tuples(format),
+            tracks: tracks.clone().map(TrackContent::new),
+            ..Content::default()
+        };
         if let (Some(control), Some(geometry)) = (&inner.zones, &capabilities.zones) {
             let reported = control.report(ZoneId(0), geometry.zone_count, &IoContext::default())?;
             durable.zones = Some(ZoneContent::of(geometry, &reported));
         }
         let crash = Arc::new(CrashContent { durable, pending: History::default() });
-        let base = CrashBase { device: inner.clone(), tracks: tracks.clone(), original: Arc::default() };
-        let original = base.original.clone();
+        let original = Original { bytes: SparseBytes::with_tuples(format), ..Original::default() };
+        let original = Arc::new(parking_lot::Mutex::new(original));
+        let base = CrashBase { device: inner.clone(), tracks: tracks.clone(), original: original.clone() };
         let member = {
             let state = CrashLayerState { base, crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0 };
             group.lock().join(state)
@@ -243,13 +248,20 @@ impl CrashLayer {
 
     /// The change a request makes, if it makes one and is no nonsense.
     fn change_of(&self, request: &Request<'_>) -> Option<ContentChange> {
-        if request.length_bytes() == 0 || check_request(&*self.inner.block, request).is_err() {
+        let block = &*self.inner.block;
+        let format = block.capabilities().protection;
+        // The device below refuses wrong tuples before anything changes, so no image has them.
+        let has_wrong_tuples = || format.is_some_and(|format| format.verify_write(block.name(), request).is_err());
+        if request.length_bytes() == 0 || check_request(block, request).is_err() || has_wrong_tuples() {
             return None;
         }
         let offset_bytes = request.offset_bytes;
         match &request.transfer {
             Transfer::Read { .. } => None,
-            Transfer::Write { data, .. } => Some(ContentChange::Write { offset_bytes, data: joined(data).into() }),
+            Transfer::Write { data, protection, .. } => {
+                let sectors = Sectors::of_write(format, offset_bytes, data, *protection);
+                Some(ContentChange::Write { offset_bytes, data: Arc::new(sectors) })
+            }
             Transfer::Discard { length_bytes } => {
                 Some(ContentChange::Clear { offset_bytes, length_bytes: *length_bytes })
             }
@@ -305,36 +317,30 @@ impl CrashLayer {
             while end < range.end && end - at < SAVE_BYTES_MAX && missing(end / PAGE_BYTES) {
                 end += PAGE_BYTES;
             }
-            let mut bytes = vec![0; (end.min(capacity_bytes) - at) as usize];
-            let unreadable = self.read_whatever(at, &mut bytes, context);
+            let (found, unreadable) = self.read_whatever(&(at..end.min(capacity_bytes)), context);
             let mut original = self.original.lock();
             unreadable.into_iter().for_each(|part| original.unreadable.insert(part));
-            for (page, bytes) in (at / PAGE_BYTES..).zip(bytes.chunks(PAGE_BYTES as usize)) {
-                if crate::is_zero(bytes) {
-                    original.bytes.clear(page * PAGE_BYTES, bytes.len() as u64);
+            for page in (at..end.min(capacity_bytes)).step_by(PAGE_BYTES as usize) {
+                let from = (page - at) as usize;
+                let sectors = found.as_slice().part(from..found.len().min(from + PAGE_BYTES as usize));
+                if sectors.is_unwritten() {
+                    original.bytes.clear(page, sectors.data.len() as u64);
                 } else {
-                    original.bytes.write(page * PAGE_BYTES, bytes);
+                    original.bytes.write(page, sectors);
                 }
             }
             at = end;
         }
     }
 
-    /// Reads what can be read; a sector that cannot is taken as zeros and named.
-    pub(super) fn read_whatever(&self, offset_bytes: u64, bytes: &mut [u8], context: &IoContext) -> Vec<Range<u64>> {
-        let mut unreadable = Vec::new();
-        if self.inner.block.read_at(offset_bytes, bytes, context).is_ok() {
-            return unreadable;
-        }
-        let sector = self.inner.block.geometry().sector_bytes as usize;
-        for (index, bytes) in bytes.chunks_mut(sector).enumerate() {
-            let at = offset_bytes + (index * sector) as u64;
-            if self.inner.block.read_at(at, bytes, context).is_err() {
-                bytes.fill(0);
-                unreadable.push(at..at + bytes.len() as u64);
-            }
-        }
-        unreadable
+    /// Reads what can be read of a range; a sector that cannot is taken as never written, and named.
+    pub(super) fn read_whatever(&self, range: &Range<u64>, context: &IoContext) -> (Sectors, Vec<Range<u64>>) {
+        let block = &*self.inner.block;
+        let salvaged = Sectors::salvage(block, range, |_| true, |part| Sectors::read(block, part, context));
+        salvaged.unwrap_or_else(|_| {
+            let length = (range.end - range.start) as usize;
+            (Sectors::unwritten(block.capabilities().protection, length), vec![range.clone()])
+        })
     }
 
     /// Takes over into the durable content what pages were before they change for the first time.
@@ -408,9 +414,8 @@ impl CrashLayer {
                     Landed { sequence, stays: false, later }
                 }
                 Err(_) => {
-                    let mut bytes = vec![0; request.length_bytes() as usize];
-                    self.read_whatever(request.offset_bytes, &mut bytes, context);
-                    let change = ContentChange::Write { offset_bytes: request.offset_bytes, data: bytes.into() };
+                    let (found, _) = self.read_whatever(&own, context);
+                    let change = ContentChange::Write { offset_bytes: own.start, data: Arc::new(found) };
                     Landed { sequence, stays: true, later: vec![(change, false)] }
                 }
             });
@@ -438,18 +443,9 @@ impl CrashLayer {
 
     /// What is in a range now.
     fn look(&self, range: Range<u64>, context: &IoContext) -> ContentChange {
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let unreadable = self.read_whatever(range.start, &mut bytes, context).into();
-        ContentChange::Found { offset_bytes: range.start, data: bytes.into(), unreadable }
+        let (found, unreadable) = self.read_whatever(&range, context);
+        ContentChange::Found { offset_bytes: range.start, data: Arc::new(found), unreadable: unreadable.into() }
     }
-}
-
-fn joined(slices: &[IoSlice<'_>]) -> Vec<u8> {
-    let mut joined = Vec::with_capacity(slices.iter().map(|slice| slice.len()).sum());
-    for slice in slices {
-        joined.extend_from_slice(slice);
-    }
-    joined
 }
 
 /// What became of a change when its request ended.

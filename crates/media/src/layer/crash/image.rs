@@ -1,12 +1,15 @@
 //! The device a power cut left.
 
 use crate::context::IoContext;
-use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Geometry};
+use crate::device::{BlockDevice, Capabilities, Counters, Geometry};
 use crate::error::{MediaError, MediaErrorKind};
+use crate::protection::ProtectionFormat;
 use crate::ranges::RangeSet;
 use crate::request::{Request, Transfer, check_request};
+use crate::sectors::Sectors;
 use crate::sparse::{PAGE_BYTES, SparseBytes};
 use parking_lot::{Mutex, RwLock};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Pages of a device as they were before a crash layer first changed them.
@@ -25,7 +28,7 @@ pub(super) struct ImageContent {
 }
 
 /// Content over a device that is only read: pages of `content` first, then the content the device
-/// had before anything changed it, then the device itself.
+/// had before anything changed it, then the device itself. It verifies tuples like that device.
 pub(super) struct ImageDevice {
     pub(super) base: Arc<dyn BlockDevice>,
     pub(super) original: Arc<Mutex<Original>>,
@@ -35,131 +38,96 @@ pub(super) struct ImageDevice {
 
 impl ImageDevice {
     fn check(&self, request: &Request<'_>) -> Result<(), MediaError> {
-        check_request(&*self.base, request)
+        check_request(&*self.base, request)?;
+        self.format().map_or(Ok(()), |format| format.verify_write(self.name(), request))
     }
 
-    fn read(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), MediaError> {
-        let mut at = offset_bytes;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let count = rest.len().min((PAGE_BYTES - at % PAGE_BYTES) as usize);
-            let (target, later) = rest.split_at_mut(count);
-            let page = at / PAGE_BYTES;
-            let found = {
-                let content = self.content.read();
-                self.check_readable(&content.unreadable, at, count)?;
-                let found = content.bytes.contains_page(page);
-                if found {
-                    content.bytes.read(at, target);
-                }
-                found
-            };
-            if !found && !self.read_original(at, target)? {
-                let from_base = self.read_base(at, target, context);
-                // The base may have changed under the read; then the original content is known by now.
-                if !self.read_original(at, target)? {
-                    from_base?;
-                }
-            }
-            at += count as u64;
-            rest = later;
+    fn format(&self) -> Option<ProtectionFormat> {
+        self.capabilities().protection
+    }
+
+    /// Reads a range, page by page, without verifying its tuples.
+    fn read(&self, range: &Range<u64>, context: &IoContext) -> Result<Sectors, MediaError> {
+        let mut found = Sectors::default();
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min((at / PAGE_BYTES + 1).saturating_mul(PAGE_BYTES));
+            found.append(self.read_in_page(&part, context)?);
+            at = part.end;
         }
-        Ok(())
+        Ok(found)
     }
 
-    fn check_readable(&self, unreadable: &RangeSet, offset_bytes: u64, length: usize) -> Result<(), MediaError> {
-        match unreadable.first_within(&(offset_bytes..offset_bytes + length as u64)) {
+    fn read_in_page(&self, part: &Range<u64>, context: &IoContext) -> Result<Sectors, MediaError> {
+        {
+            let content = self.content.read();
+            self.check_readable(&content.unreadable, part)?;
+            if content.bytes.contains_page(part.start / PAGE_BYTES) {
+                return Ok(content.bytes.sectors(part));
+            }
+        }
+        if let Some(original) = self.read_original(part)? {
+            return Ok(original);
+        }
+        let from_base = Sectors::read(&*self.base, part, context);
+        // The base may have changed under the read; then the original content is known by now.
+        match self.read_original(part)? {
+            Some(original) => Ok(original),
+            None => from_base,
+        }
+    }
+
+    fn check_readable(&self, unreadable: &RangeSet, range: &Range<u64>) -> Result<(), MediaError> {
+        match unreadable.first_within(range) {
             Some(offset_bytes) => Err(MediaError::Unreadable { device: self.name().to_owned(), offset_bytes }),
             None => Ok(()),
         }
     }
 
     /// Reads a part of a page from before it changed, if it did.
-    fn read_original(&self, offset_bytes: u64, data: &mut [u8]) -> Result<bool, MediaError> {
+    fn read_original(&self, part: &Range<u64>) -> Result<Option<Sectors>, MediaError> {
         let original = self.original.lock();
-        if !original.bytes.contains_page(offset_bytes / PAGE_BYTES) {
-            return Ok(false);
+        if !original.bytes.contains_page(part.start / PAGE_BYTES) {
+            return Ok(None);
         }
-        self.check_readable(&original.unreadable, offset_bytes, data.len())?;
-        original.bytes.read(offset_bytes, data);
-        Ok(true)
+        self.check_readable(&original.unreadable, part)?;
+        Ok(Some(original.bytes.sectors(part)))
     }
 
     /// Takes a page over into `content`, which is about to change a part of it.
     fn take_over(&self, page: u64, context: &IoContext) -> Result<(), MediaError> {
         let start = page * PAGE_BYTES;
-        let length = PAGE_BYTES.min(self.geometry().capacity_bytes - start) as usize;
-        let mut bytes = vec![0; length];
-        let mut unreadable = Vec::new();
-        let sector = self.geometry().sector_bytes as usize;
-        match self.read(start, &mut bytes, context) {
-            Err(error) if error.kind() == MediaErrorKind::Unreadable => {
-                for (index, bytes) in bytes.chunks_mut(sector).enumerate() {
-                    let at = start + (index * sector) as u64;
-                    match self.read(at, bytes, context) {
-                        Err(error) if error.kind() == MediaErrorKind::Unreadable => {
-                            bytes.fill(0);
-                            unreadable.push(at..at + bytes.len() as u64);
-                        }
-                        outcome => outcome?,
-                    }
-                }
-            }
-            outcome => outcome?,
-        }
+        let range = start..self.geometry().capacity_bytes.min(start + PAGE_BYTES);
+        let is_lost = |error: &MediaError| error.kind() == MediaErrorKind::Unreadable;
+        let (found, unreadable) = Sectors::salvage(self, &range, is_lost, |part| self.read(part, context))?;
         let mut content = self.content.write();
         if !content.bytes.contains_page(page) {
-            content.bytes.write(start, &bytes);
+            content.bytes.write(start, found.as_slice());
             unreadable.into_iter().for_each(|part| content.unreadable.insert(part));
         }
         Ok(())
     }
 
-    fn read_base(&self, offset_bytes: u64, data: &mut [u8], context: &IoContext) -> Result<(), MediaError> {
-        let sector = u64::from(self.base.geometry().sector_bytes);
-        let length = data.len() as u64;
-        if offset_bytes.is_multiple_of(sector) && length.is_multiple_of(sector) {
-            return self.base.read_at(offset_bytes, data, context);
-        }
-        let start = offset_bytes / sector * sector;
-        let length = (offset_bytes + length).next_multiple_of(sector) - start;
-        let mut whole = vec![0; length as usize];
-        self.base.read_at(start, &mut whole, context)?;
-        let within = (offset_bytes - start) as usize;
-        data.copy_from_slice(&whole[within..within + data.len()]);
-        Ok(())
-    }
-
     fn perform(&self, request: &mut Request<'_>, context: &IoContext) -> Result<(), MediaError> {
-        let length_bytes = request.length_bytes();
-        let mut at = request.offset_bytes;
-        match &mut request.transfer {
-            Transfer::Read { data, .. } => {
-                for slice in data.iter_mut() {
-                    self.read(at, slice, context)?;
-                    at += slice.len() as u64;
-                }
+        let range = request.offset_bytes..request.offset_bytes + request.length_bytes();
+        if let Transfer::Read { .. } = request.transfer {
+            return self.read(&range, context)?.answer(self.name(), self.format(), request);
+        }
+        // Pages only partly changed need the rest of their bytes first.
+        for edge in [range.start, range.end] {
+            let page = edge / PAGE_BYTES;
+            if !edge.is_multiple_of(PAGE_BYTES) && !self.content.read().bytes.contains_page(page) {
+                self.take_over(page, context)?;
             }
-            Transfer::Write { .. } | Transfer::Discard { .. } => {
-                // Pages only partly changed need the rest of their bytes first.
-                for edge in [at, at + length_bytes] {
-                    let page = edge / PAGE_BYTES;
-                    if !edge.is_multiple_of(PAGE_BYTES) && !self.content.read().bytes.contains_page(page) {
-                        self.take_over(page, context)?;
-                    }
-                }
-                let mut content = self.content.write();
-                content.unreadable.remove(at..at + length_bytes);
-                match &request.transfer {
-                    Transfer::Write { data, .. } => {
-                        for slice in data.iter() {
-                            content.bytes.write(at, slice);
-                            at += slice.len() as u64;
-                        }
-                    }
-                    _ => content.bytes.clear(at, length_bytes),
-                }
+        }
+        let mut content = self.content.write();
+        content.unreadable.remove(range.clone());
+        match &request.transfer {
+            Transfer::Write { data, protection, .. } => {
+                let sectors = Sectors::of_write(self.format(), range.start, data, *protection);
+                content.bytes.write(range.start, sectors.as_slice());
             }
+            _ => content.bytes.clear(range.start, range.end - range.start),
         }
         Ok(())
     }

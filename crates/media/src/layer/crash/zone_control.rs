@@ -5,6 +5,7 @@ use super::device::{CrashDevice, CrashLayer, pages_of};
 use crate::context::IoContext;
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::request::{Request, check_request};
+use crate::sectors::Sectors;
 use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneId};
 use std::io::IoSlice;
 use std::ops::Range;
@@ -33,9 +34,11 @@ impl CrashLayer {
             _ => found.write_pointer_bytes,
         };
         let end = end.min(offset_bytes + data.len() as u64);
-        let mut bytes = vec![0; end.checked_sub(*offset_bytes).filter(|&length| length > 0)? as usize];
-        self.read_whatever(*offset_bytes, &mut bytes, context);
-        Some(ContentChange::Write { offset_bytes: *offset_bytes, data: bytes.into() })
+        if end <= *offset_bytes {
+            return None;
+        }
+        let (found, _) = self.read_whatever(&(*offset_bytes..end), context);
+        Some(ContentChange::Write { offset_bytes: *offset_bytes, data: Arc::new(found) })
     }
 
     /// Takes over the state of a zone that the medium changed by itself.
@@ -191,7 +194,9 @@ impl CrashZones {
         }
         let written = offset_bytes..offset_bytes + data.len() as u64;
         shared.save_original(&pages_of(written.clone()), context);
-        let change = ContentChange::Write { offset_bytes, data: data.into() };
+        let format = shared.inner.block.capabilities().protection;
+        let sectors = Sectors::of_write(format, offset_bytes, &slices, None);
+        let change = ContentChange::Write { offset_bytes, data: Arc::new(sectors) };
         self.begin(sequence, change.clone(), written.clone(), written);
         let outcome = self.inner.append(zone, data, context);
         let later = match &outcome {

@@ -3,6 +3,7 @@
 use super::content::{Content, ContentChange, Pending};
 use super::fate::{Fate, FateChooser};
 use crate::emulated::{ZoneState, ZoneTable, Zoned};
+use crate::sectors::SectorSlice;
 use crate::zones::{ZoneCondition, ZoneDescription, ZoneGeometry, ZoneId, ZoneType};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -154,7 +155,7 @@ impl ZoneArrival {
             }
             (ContentChange::Write { offset_bytes, data }, Fate::Torn) => {
                 self.stopped.insert(zone);
-                tear(*offset_bytes, data, content, sector_bytes, chooser);
+                tear(*offset_bytes, data.as_slice(), content, sector_bytes, chooser);
             }
             _ => {
                 self.stopped.insert(zone);
@@ -164,8 +165,8 @@ impl ZoneArrival {
 }
 
 /// The pointer stands somewhere in the write, and of what is below it the last sectors may be missing.
-fn tear(offset_bytes: u64, data: &[u8], content: &mut Content, sector_bytes: u64, chooser: &mut FateChooser) {
-    let end = offset_bytes + data.len() as u64;
+fn tear(offset_bytes: u64, data: SectorSlice<'_>, content: &mut Content, sector_bytes: u64, chooser: &mut FateChooser) {
+    let end = offset_bytes + data.data.len() as u64;
     let (first, behind) = (offset_bytes / sector_bytes, end.div_ceil(sector_bytes));
     let passed = chooser.below(behind - first + 1);
     let whole = chooser.below(passed + 1);
@@ -173,7 +174,7 @@ fn tear(offset_bytes: u64, data: &[u8], content: &mut Content, sector_bytes: u64
         let from = offset_bytes.max(sector * sector_bytes);
         let to = end.min((sector + 1) * sector_bytes);
         if sector - first < whole || chooser.sector() {
-            content.write(from, &data[(from - offset_bytes) as usize..(to - offset_bytes) as usize]);
+            content.write(from, data.part((from - offset_bytes) as usize..(to - offset_bytes) as usize));
         } else if let Some(zones) = &mut content.zones {
             // Cleared by the last reset: it reads as zeros.
             zones.written(from..to);

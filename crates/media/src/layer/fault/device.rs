@@ -8,6 +8,7 @@ use crate::device::{BlockDevice, BlockDeviceExt, Capabilities, Counters, Device,
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::layer::Layer;
 use crate::request::{Request, Transfer, check_request};
+use crate::sectors::{Sectors, format_in_pages};
 use crate::sparse::PAGE_BYTES;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -35,7 +36,12 @@ impl FaultDevice {
         let blocks = FaultDevice {
             injector: injector.clone(),
             inner: inner.block.clone(),
-            unsynced: Mutex::new(&injector.env, "fault layer unsynced", Unsynced::default()),
+            // Tuples that pages cannot keep are generated when dropped writes are undone.
+            unsynced: Mutex::new(
+                &injector.env,
+                "fault layer unsynced",
+                Unsynced::with_tuples(format_in_pages(inner).unwrap_or(None)),
+            ),
             worn: worn.clone(),
         };
         inner.below(&Layer::Fault { injector, name, worn: worn.as_ref() }, Arc::new(blocks))
@@ -59,21 +65,11 @@ impl FaultDevice {
         for request in requests.iter().filter(changes) {
             let start = request.offset_bytes;
             let end = start + request.length_bytes();
-            let mut saved: Vec<(u64, Vec<u8>)> = Vec::new();
-            let mut unsynced = self.unsynced.lock();
             // What cannot be read has nothing to go back to.
-            let _ = unsynced.save(start..end, |page, bytes| {
-                let at = page * bytes.len() as u64;
-                let length = (bytes.len() as u64).min(capacity_bytes - at) as usize;
-                let Some(format) = self.inner.capabilities().protection else {
-                    return self.inner.read_at(at, &mut bytes[..length], context);
-                };
-                let mut tuples = vec![0; format.tuples_bytes(length as u64) as usize];
-                self.inner.read_protected_at(at, &mut bytes[..length], &mut tuples, context)?;
-                saved.push((page, tuples));
-                Ok(())
+            let _ = self.unsynced.lock().save(start..end, |at| {
+                let page = Sectors::read(&*self.inner, &(at..capacity_bytes.min(at + PAGE_BYTES)), context)?;
+                page.verify(self.inner.name(), self.inner.capabilities().protection, at).map(|()| page)
             });
-            saved.into_iter().for_each(|(page, tuples)| unsynced.save_tuples(page, tuples));
         }
     }
 
@@ -107,17 +103,10 @@ impl FaultDevice {
     /// Puts back what unsynced writes replaced.
     fn drop_unsynced(&self, context: &IoContext) -> Result<(), MediaError> {
         let capacity_bytes = self.inner.geometry().capacity_bytes;
-        let (pages, tuples) = {
-            let mut unsynced = self.unsynced.lock();
-            (unsynced.take(), unsynced.take_tuples())
-        };
-        for (at, bytes) in pages {
-            let bytes = &bytes[..(bytes.len() as u64).min(capacity_bytes - at) as usize];
-            let written = match tuples.get(&(at / PAGE_BYTES)) {
-                Some(tuples) => self.inner.write_protected_at(at, bytes, tuples, context),
-                None => self.inner.write_at(at, bytes, context),
-            };
-            match written {
+        let pages = self.unsynced.lock().take();
+        for (at, page) in pages {
+            let length = page.len().min((capacity_bytes - at) as usize);
+            match page.as_slice().part(0..length).write_to(&*self.inner, at, context) {
                 // Rules of the medium keep what is there: this write was not dropped.
                 Err(error) if error.kind() == MediaErrorKind::InvalidRequest => {}
                 outcome => outcome?,
@@ -133,14 +122,9 @@ impl FaultDevice {
             else {
                 continue;
             };
-            let offset_bytes = request.offset_bytes;
-            let mut unsynced = self.unsynced.lock();
-            unsynced.keep(offset_bytes, &concat(data));
-            if let Some(format) = &self.inner.capabilities().protection {
-                let data = data.iter().map(|slice| &**slice);
-                let tuples = protection.map_or_else(|| format.generated_by_drive(offset_bytes, data), <[u8]>::to_vec);
-                unsynced.keep_tuples(format, offset_bytes, &tuples);
-            }
+            let format = self.inner.capabilities().protection;
+            let sectors = Sectors::of_write(format, request.offset_bytes, data, *protection);
+            self.unsynced.lock().keep(request.offset_bytes, sectors.as_slice());
         }
     }
 

@@ -8,6 +8,7 @@ use crate::directory::{
     Directory, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, OpenMode, Space, WritableMapping,
 };
 use crate::error::{MediaError, Operation};
+use crate::sparse::PAGE_BYTES;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -138,11 +139,10 @@ impl FaultFile {
         let mut unsynced = self.unsynced.lock();
         let size_bytes = self.inner.size_bytes()?;
         let size_bytes = *unsynced.size_bytes.get_or_insert(size_bytes);
-        unsynced.save(range.start..range.end.min(size_bytes), |page, bytes| {
-            let mut buffer = self.aligned(bytes);
-            let count = self.inner.read_at(page * bytes.len() as u64, &mut buffer, context)?;
-            bytes[..count].copy_from_slice(&buffer[..count]);
-            Ok(())
+        unsynced.save(range.start..range.end.min(size_bytes), |at| {
+            let mut buffer = AlignedBuffer::new(PAGE_BYTES as usize, self.inner.alignment_bytes() as usize);
+            let count = self.inner.read_at(at, &mut buffer, context)?;
+            Ok(buffer[..count].to_vec().into())
         })
     }
 
@@ -150,8 +150,8 @@ impl FaultFile {
     fn drop_unsynced(&self, context: &IoContext) -> Result<(), MediaError> {
         let mut unsynced = self.unsynced.lock();
         let Some(size_bytes) = unsynced.size_bytes else { return Ok(()) };
-        for (at, bytes) in unsynced.take() {
-            self.inner.write_at(at, &[IoSlice::new(&self.aligned(&bytes))], context)?;
+        for (at, page) in unsynced.take() {
+            self.inner.write_at(at, &[IoSlice::new(&self.aligned(page.as_slice().data))], context)?;
         }
         unsynced.clear();
         self.inner.truncate(size_bytes)

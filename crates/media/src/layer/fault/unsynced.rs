@@ -1,8 +1,8 @@
 //! What a medium had before the writes that were not synced yet.
 
-use crate::protection::{ProtectionFormat, ProtectionTuple};
+use crate::protection::ProtectionFormat;
+use crate::sectors::{SectorSlice, Sectors};
 use crate::sparse::{PAGE_BYTES, SparseBytes};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Old content by page, since the last good sync.
@@ -10,28 +10,29 @@ use std::ops::Range;
 pub(super) struct Unsynced {
     before: SparseBytes,
     pages: Vec<u64>,
-    /// Tuples of remembered pages, by page; empty without protection information.
-    tuples: BTreeMap<u64, Vec<u8>>,
     /// Length before the first change, for files.
     pub(super) size_bytes: Option<u64>,
 }
 
 impl Unsynced {
-    /// Remembers the pages of `range` that are not remembered yet; `read` fills a page from its number.
+    /// Nothing yet, of a device with tuples of `format`, whose intervals divide a page.
+    pub(super) fn with_tuples(format: Option<ProtectionFormat>) -> Self {
+        Unsynced { before: SparseBytes::with_tuples(format), ..Unsynced::default() }
+    }
+
+    /// Remembers the pages of `range` that are not remembered yet; `read` reads the page at an offset, shorter at the end.
     pub(super) fn save<E>(
         &mut self,
         range: Range<u64>,
-        mut read: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+        mut read: impl FnMut(u64) -> Result<Sectors, E>,
     ) -> Result<(), E> {
-        let mut bytes = [0; PAGE_BYTES as usize];
         for page in range.start / PAGE_BYTES..range.end.div_ceil(PAGE_BYTES) {
             if !self.before.contains_page(page) {
-                bytes.fill(0);
-                read(page, &mut bytes)?;
-                if crate::is_zero(&bytes) {
+                let found = read(page * PAGE_BYTES)?;
+                if found.as_slice().is_unwritten() {
                     self.before.clear(page * PAGE_BYTES, PAGE_BYTES);
                 } else {
-                    self.before.write(page * PAGE_BYTES, &bytes);
+                    self.before.write(page * PAGE_BYTES, found.as_slice());
                 }
                 self.pages.push(page);
             }
@@ -39,57 +40,30 @@ impl Unsynced {
         Ok(())
     }
 
-    /// These bytes are durable: they stay when what is remembered comes back.
-    pub(super) fn keep(&mut self, offset_bytes: u64, data: &[u8]) {
-        let mut at = offset_bytes;
-        let mut rest = data;
-        while !rest.is_empty() {
-            let length = rest.len().min((PAGE_BYTES - at % PAGE_BYTES) as usize);
-            let (head, tail) = rest.split_at(length);
+    /// These sectors are durable: they stay when what is remembered comes back.
+    pub(super) fn keep(&mut self, offset_bytes: u64, sectors: SectorSlice<'_>) {
+        let (mut at, mut done) = (offset_bytes, 0);
+        while done < sectors.data.len() {
+            let length = (sectors.data.len() - done).min((PAGE_BYTES - at % PAGE_BYTES) as usize);
             if self.before.contains_page(at / PAGE_BYTES) {
-                self.before.write(at, head);
+                self.before.write(at, sectors.part(done..done + length));
             }
             at += length as u64;
-            rest = tail;
+            done += length;
         }
     }
 
-    /// Remembers the tuples of a page.
-    pub(super) fn save_tuples(&mut self, page: u64, tuples: Vec<u8>) {
-        self.tuples.insert(page, tuples);
-    }
-
-    /// Takes over the tuples of a durable write at `offset_bytes`.
-    pub(super) fn keep_tuples(&mut self, format: &ProtectionFormat, offset_bytes: u64, tuples: &[u8]) {
-        let interval_bytes = u64::from(format.interval_bytes.max(1));
-        for (index, tuple) in (0..).zip(tuples.chunks_exact(ProtectionTuple::BYTES)) {
-            let at = offset_bytes + index * interval_bytes;
-            let start = format.tuples_bytes(at % PAGE_BYTES) as usize;
-            let page = self.tuples.get_mut(&(at / PAGE_BYTES));
-            if let Some(kept) = page.and_then(|page| page.get_mut(start..start + ProtectionTuple::BYTES)) {
-                kept.copy_from_slice(tuple);
-            }
-        }
-    }
-
-    /// Gives back the remembered tuples, by page, and forgets them.
-    pub(super) fn take_tuples(&mut self) -> BTreeMap<u64, Vec<u8>> {
-        std::mem::take(&mut self.tuples)
-    }
-
-    /// Gives back every remembered page (offset and bytes) and forgets them.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (u64, Vec<u8>)> + use<> {
-        let before = std::mem::take(&mut self.before);
-        let page = move |page| {
-            let mut bytes = vec![0; PAGE_BYTES as usize];
-            before.read(page * PAGE_BYTES, &mut bytes);
-            (page * PAGE_BYTES, bytes)
-        };
+    /// Gives back every remembered page (offset and content) and forgets them.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (u64, Sectors)> + use<> {
+        let before = self.before.take();
+        let page = move |page| (page * PAGE_BYTES, before.sectors(&(page * PAGE_BYTES..(page + 1) * PAGE_BYTES)));
         std::mem::take(&mut self.pages).into_iter().map(page)
     }
 
     /// Forgets everything: it was synced.
     pub(super) fn clear(&mut self) {
-        *self = Unsynced::default();
+        self.before.take();
+        self.pages.clear();
+        self.size_bytes = None;
     }
 }

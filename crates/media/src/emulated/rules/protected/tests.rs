@@ -2,11 +2,12 @@
 
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt, Geometry};
-use crate::emulated::{Backing, Conventional, Emulated, Immediate, NoBacking, Pacing, RamBacking, RuledDevice};
+use crate::emulated::{Backing, Conventional, Emulated, Immediate, NoBacking, Pacing, RamBacking, Zoned};
 use crate::error::{MediaError, MediaErrorKind, Operation};
 use crate::presets::Preset;
 use crate::protection::{GuardKind, ProtectionFormat, ProtectionTag, ProtectionType};
 use crate::request::{Request, Transfer};
+use crate::zones::{ZoneGeometry, ZoneId};
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use varve_env::{Env, Random};
@@ -204,19 +205,28 @@ fn a_drive_without_bytes_has_no_tuples_to_contradict_them() {
 }
 
 #[test]
-fn rules_over_a_protected_device_refuse_tuples() {
+fn rules_over_a_protected_device_show_no_tuples_above_the_write_pointer() {
     let env = Env::sim(1);
     let drive = Drive::new(&env, ProtectionType::Type1, GuardKind::Crc, 512);
-    let tuples = drive.tuples_of(0, &[1; 512], 0);
+    let context = IoContext::default();
+    let (data, tuples) = ([1; 8192], drive.tuples_of(0, &[1; 8192], 5));
+    drive.device.write_at(0, &[9; 64 << 10], &context).unwrap();
     let inner: Arc<dyn BlockDevice> = Arc::new(drive.device);
-    let geometry = inner.geometry().clone();
-    let ruled = RuledDevice::new(inner, geometry, Box::new(Conventional));
-    assert_eq!(ruled.capabilities().protection, None);
-    let slices = [IoSlice::new(&[1; 512])];
-    let transfer = Transfer::Write { data: &slices, protection: Some(&tuples), durable: false };
-    let request = Request { offset_bytes: 0, transfer, outcome: Ok(()) };
-    assert!(matches!(ruled.execute(&mut [request], &IoContext::default()), Err(MediaError::Rule { .. })));
-    ruled.write_at(0, &[1; 512], &IoContext::default()).unwrap();
+    let rules = Zoned::new(&ZoneGeometry::fit(CAPACITY_BYTES, 64 << 10).unwrap());
+    let ruled = rules.over(&inner);
+    assert_eq!(ruled.block.capabilities().protection, inner.capabilities().protection);
+    ruled.block.write_protected_at(0, &data[..4096], &tuples[..64], &context).unwrap();
+    let (mut found, mut found_tuples) = ([7; 8192], [7; 128]);
+    ruled.block.read_protected_at(0, &mut found, &mut found_tuples, &context).unwrap();
+    assert!(found[..4096] == [1; 4096] && found[4096..] == [0; 4096]);
+    assert!(found_tuples[..64] == tuples[..64] && found_tuples[64..] == [0xFF; 64]);
+    // A write with wrong tuples does not move the pointer.
+    let refused = ruled.block.write_protected_at(4096, &data[4096..], &tuples[..64], &context);
+    assert_eq!(refused.unwrap_err().kind(), MediaErrorKind::Protection);
+    ruled.block.write_protected_at(4096, &data[4096..], &tuples[64..], &context).unwrap();
+    ruled.zones.unwrap().reset(ZoneId(0), &context).unwrap();
+    ruled.block.read_protected_at(0, &mut found, &mut found_tuples, &context).unwrap();
+    assert!(found == [0; 8192] && found_tuples == [0xFF; 128]);
 }
 
 /// A sector takes (sector + 8) / sector of the time under the head.

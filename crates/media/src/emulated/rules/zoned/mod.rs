@@ -18,6 +18,7 @@ use super::{Conventional, Rules};
 use crate::device::{Capabilities, Device, Geometry};
 use crate::emulated::{Emulated, RuledDevice};
 use crate::error::MediaError;
+use crate::protection::ProtectionTuple;
 use crate::request::{Request, Transfer};
 use crate::zones::{ZoneCondition, ZoneControl, ZoneDescription, ZoneGeometry, ZoneId};
 use crate::{BlockDevice, Operation};
@@ -177,9 +178,15 @@ impl Rules for Zoned {
 
     fn complete(&mut self, _device: &str, request: &mut Request<'_>) -> Result<(), MediaError> {
         let range = range_of(request);
-        if let Transfer::Read { data, .. } = &mut request.transfer {
+        if let Transfer::Read { data, protection } = &mut request.transfer {
             let table = self.table.lock();
             for part in table.unwritten(&range) {
+                if let Some(tuples) = protection {
+                    let of_data =
+                        |at: u64| (at - range.start) as usize * tuples.len() / (range.end - range.start) as usize;
+                    let unwritten = of_data(part.start)..of_data(part.end);
+                    tuples[unwritten].fill(ProtectionTuple::UNWRITTEN_BYTE);
+                }
                 let (mut skip, mut rest) = ((part.start - range.start) as usize, (part.end - part.start) as usize);
                 for slice in data.iter_mut() {
                     let from = skip.min(slice.len());
