@@ -13,6 +13,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::Env;
 
+mod protected;
 mod tracks;
 mod zones;
 
@@ -31,94 +32,6 @@ fn check_device(make: &dyn Fn(&Env) -> Device) {
 #[test]
 fn emulated_memory() {
     check_device(&ram);
-}
-
-fn protected_ram(
-    env: &Env,
-    protection_type: crate::ProtectionType,
-    guard: crate::GuardKind,
-    sector_bytes: u32,
-) -> Device {
-    let geometry = Geometry { capacity_bytes: 8 << 20, sector_bytes, physical_sector_bytes: 4096 };
-    let memory = devices::memory(env, "protected", geometry, Box::new(crate::emulated::Conventional));
-    Device::of_blocks(Arc::new(memory.with_protection(protection_type, guard, Box::new(crate::RamBacking::new()))))
-}
-
-#[test]
-fn protected_memory() {
-    use crate::{GuardKind, ProtectionType};
-    check_device(&|env| protected_ram(env, ProtectionType::Type1, GuardKind::Crc, 512));
-    let options = BlockDeviceCheck { steps: 60, ..Default::default() };
-    for protection_type in [ProtectionType::Type1, ProtectionType::Type2, ProtectionType::Type3] {
-        let make = |env: &Env| protected_ram(env, protection_type, GuardKind::IpChecksum, 4096);
-        check_block_device(&make, &options).unwrap();
-    }
-}
-
-#[test]
-fn layers_over_protected_memory() {
-    check_device(&|env| {
-        let protected = protected_ram(env, crate::ProtectionType::Type1, crate::GuardKind::Crc, 512);
-        let effect = FaultEffect::FailDroppingUnsynced(FaultError::Io);
-        let fault = Fault::new(crate::Operation::Sync, FaultTrigger::From(u64::MAX), effect);
-        let faulty = FaultDevice::device(&FaultInjector::new(env, FaultPlan::of(fault)), &protected);
-        TraceDevice::device(env, Arc::new(MemoryTrace::new()), &faulty)
-    });
-}
-
-#[test]
-fn the_suite_catches_devices_that_lose_tuples() {
-    #[derive(Clone, Copy, Debug)]
-    enum Wrong {
-        ForgetsTuples,
-        TakesTooFew,
-    }
-
-    /// Protected memory that drops tuples of writes.
-    struct WrongDrive(Device, Wrong);
-
-    impl BlockDevice for WrongDrive {
-        fn name(&self) -> &str {
-            self.0.block.name()
-        }
-        fn geometry(&self) -> &Geometry {
-            self.0.block.geometry()
-        }
-        fn capabilities(&self) -> &Capabilities {
-            self.0.block.capabilities()
-        }
-        fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), crate::MediaError> {
-            for request in requests.iter_mut() {
-                if let Transfer::Write { protection, .. } = &mut request.transfer {
-                    // The clause writes eight sectors with seven tuples.
-                    let is_whole = |tuples: &&[u8]| tuples.len() != 7 * crate::ProtectionTuple::BYTES;
-                    *protection = match self.1 {
-                        Wrong::ForgetsTuples => None,
-                        Wrong::TakesTooFew => protection.filter(is_whole),
-                    };
-                }
-            }
-            self.0.block.execute(requests, context)
-        }
-        fn sync(&self, context: &IoContext) -> Result<(), crate::MediaError> {
-            self.0.block.sync(context)
-        }
-        fn counters(&self) -> Counters {
-            self.0.block.counters()
-        }
-    }
-
-    for (wrong, clause) in [
-        (Wrong::ForgetsTuples, "keeps tuples with their data"),
-        (Wrong::TakesTooFew, "refuses wrong tuples and changes nothing"),
-    ] {
-        let make = |env: &Env| {
-            let protected = protected_ram(env, crate::ProtectionType::Type1, crate::GuardKind::Crc, 512);
-            Device::of_blocks(Arc::new(WrongDrive(protected, wrong)))
-        };
-        let broken = check_block_device(&make, &BlockDeviceCheck::default()).unwrap_err();
-        assert_eq!(broken.clause, clause, "{wrong:?}: {broken}");
-    }
 }
 
 #[test]

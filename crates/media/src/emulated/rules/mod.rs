@@ -2,7 +2,7 @@
 
 pub(crate) mod conventional;
 pub(crate) mod interlaced;
-pub(super) mod protected;
+pub(crate) mod protected;
 mod shingled;
 pub(crate) mod zoned;
 

@@ -1,5 +1,7 @@
 //! A drive that keeps protection information.
 
+pub(crate) mod conformance;
+
 use crate::emulated::Backing;
 use crate::error::{MediaError, Operation};
 use crate::protection::{ProtectionFormat, ProtectionTuple};

@@ -8,6 +8,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::{Env, Random};
 
+mod protected;
+
 const SIZE: u64 = 1 << 20;
 
 fn context() -> IoContext {
