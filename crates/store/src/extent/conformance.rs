@@ -6,7 +6,7 @@ use crate::error::StoreError;
 use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::conformance::devices::{DISK, USED_DISK};
+use varve_media::conformance::devices::{DISK, PROTECTED, USED_DISK};
 use varve_media::{BlockDeviceExt, Device, Emulated, IoContext};
 
 /// For the table of stores.
@@ -34,6 +34,7 @@ fn subjects() -> Vec<TestedSubject> {
         TestedSubject::new(next_fit, Effort::FULL),
         TestedSubject::new(DeviceSubject { device: USED_DISK, physical_sector_bytes: 512, ..ext4 }, Effort::FULL),
         TestedSubject::new(ext4, Effort::FULL),
+        TestedSubject::new(DeviceSubject { device: PROTECTED, ..SUBJECT }, Effort::SOME),
     ]
 }
 
