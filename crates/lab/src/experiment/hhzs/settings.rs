@@ -91,7 +91,7 @@ impl Setting {
     };
 
     /// The settings of the authors' prototype (`h2zone-project/h2zone`: `options_sst1011m_l1_1g.cc`, `RocksDBClient.java`,
-    /// `fs_compaction_hint.cc`, `ScrambledZipfianGenerator.java`, `gen.r`): 12 threads for compactions and one for flushes, no
+    /// `fs_compaction_hint.cc`, `ScrambledZipfianGenerator.java`, `single_exp.sh`): 12 threads for compactions and one for flushes, no
     /// filters, a trigger of 2, and RocksDB's limits on level 0. The published files keep RocksDB's limits on pending bytes; with
     /// those limits the levels cannot reach the paper's sizes, so this setting has none.
     pub(super) const AUTHORS: Setting = Setting {
