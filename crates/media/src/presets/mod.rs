@@ -11,6 +11,7 @@ mod nvme_ssd;
 mod sata_ssd;
 mod st14000nm0007;
 mod st500dm002;
+mod st6000nm0034;
 mod st8000as0022;
 mod traced;
 mod zn540;
@@ -38,6 +39,9 @@ pub trait TimingParameters: std::fmt::Debug + Send + Sync {
     /// The same device with eight bytes of protection information behind every `interval_bytes`, where that takes time.
     fn with_protection(&self, interval_bytes: u32) -> Arc<dyn TimingParameters>;
 
+    /// The same device with its read and write caches off; `None` if it cannot do without.
+    fn without_caches(&self) -> Option<Arc<dyn TimingParameters>>;
+
     /// Addressable bytes.
     fn capacity_bytes(&self) -> u64;
 
@@ -59,6 +63,10 @@ impl TimingParameters for DiskParameters {
 
     fn with_protection(&self, interval_bytes: u32) -> Arc<dyn TimingParameters> {
         Arc::new(DiskParameters::with_protection(self, interval_bytes))
+    }
+
+    fn without_caches(&self) -> Option<Arc<dyn TimingParameters>> {
+        Some(Arc::new(DiskParameters::without_caches(self)))
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -86,6 +94,11 @@ impl TimingParameters for SsdParameters {
     /// Flash pages have spare bytes for tuples.
     fn with_protection(&self, _interval_bytes: u32) -> Arc<dyn TimingParameters> {
         Arc::new(self.clone())
+    }
+
+    /// Pages are gathered in it.
+    fn without_caches(&self) -> Option<Arc<dyn TimingParameters>> {
+        None
     }
 
     fn capacity_bytes(&self) -> u64 {
@@ -155,6 +168,7 @@ impl Preset {
             sata_ssd::preset(),
             st14000nm0007::preset(),
             st500dm002::preset(),
+            st6000nm0034::preset(),
             st8000as0022::preset(),
             traced::atlas_10k(),
             traced::cheetah_9lp(),
@@ -243,6 +257,12 @@ impl Preset {
         let is_rotational = self.parameters.seek_curve().is_some();
         let nominal = if is_rotational { protected_rates(self.nominal, self.sector_bytes) } else { self.nominal };
         Preset { nominal, parameters: self.parameters.with_protection(self.sector_bytes), ..self.clone() }
+    }
+
+    /// The same device with its read and write caches off (SCSI: WCE = 0, RCD = 1), as for measurements of its mechanics; `None`
+    /// if it cannot do without.
+    pub fn without_caches(&self) -> Option<Preset> {
+        Some(Preset { parameters: self.parameters.without_caches()?, ..self.clone() })
     }
 
     /// The same device promising so many random reads a second, where one that is done stands for several.

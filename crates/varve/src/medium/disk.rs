@@ -1,6 +1,6 @@
 //! `disk:` an emulated disk.
 
-use super::emulated::{self, ACCOUNT, BACKING, GUARD, MODEL, PACE, PI, SCALE};
+use super::emulated::{self, ACCOUNT, BACKING, CACHES, GUARD, MODEL, PACE, PI, SCALE};
 use crate::registry::{ArgumentDescription, KindDescription, MediumKind, ValueForm};
 
 pub(crate) const DISK: MediumKind = MediumKind {
@@ -8,7 +8,7 @@ pub(crate) const DISK: MediumKind = MediumKind {
         name: "disk",
         summary: "an emulated hard disk: seeks, rotation, zones, cache",
         argument: ArgumentDescription { value: ValueForm::Size, default: Some("the model's"), meaning: "its capacity" },
-        options: &[MODEL, BACKING, SCALE, PI, GUARD, PACE, ACCOUNT],
+        options: &[MODEL, BACKING, SCALE, CACHES, PI, GUARD, PACE, ACCOUNT],
         examples: &[
             "disk:100GB?model=ST500DM002",
             "disk:10GB?backing=file:/tmp/disk.img",

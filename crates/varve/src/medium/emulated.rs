@@ -73,6 +73,14 @@ pub(super) const PI: OptionDescription = OptionDescription {
     meaning: "keep T10 protection information of this type: 8 bytes per sector, which the device verifies on write and on read",
 };
 
+/// Caches of a disk.
+pub(super) const CACHES: OptionDescription = OptionDescription {
+    name: "caches",
+    value: ValueForm::Choice(&["on", "off"]),
+    default: "on",
+    meaning: "the disk's read and write caches; off, every read waits for the platter and every write goes there at once",
+};
+
 /// Checksum of the protection information.
 pub(super) const GUARD: OptionDescription = OptionDescription {
     name: "guard",
@@ -180,6 +188,10 @@ pub(super) fn build_preset(
     let (preset, scale_divisor) = scaled_preset(part, default, suits)?;
     let protection = protection(part)?;
     let preset = if protection.is_some() { preset.with_protection() } else { preset };
+    let preset = match part.text(CACHES.name)? {
+        Some("off") => preset.without_caches().ok_or_else(|| part.value_error(CACHES.name, "on for this model"))?,
+        _ => preset,
+    };
     let (backing, _) = backing(construction, part, preset.geometry().capacity_bytes)?;
     let device = preset.build(construction.env, &part.to_string(), backing, pacing(part));
     let device = Device::of_blocks(Arc::new(protected(construction, part, device, protection)));

@@ -174,6 +174,20 @@ impl DiskParameters {
         scaled
     }
 
+    /// The same disk with its read and write caches off: every read waits for the platter, and every write goes there at once.
+    pub fn without_caches(&self) -> Self {
+        let cache = DiskCacheParameters {
+            write_bytes: 0,
+            read_segments: 0,
+            read_segment_bytes: 0,
+            read_ahead_bytes: 0,
+            read_ahead_on_hit: false,
+            keeps_written: false,
+            ..self.cache
+        };
+        DiskParameters { cache, ..self.clone() }
+    }
+
     /// The same disk with eight bytes of protection information behind every `interval_bytes` of its data. Tracks hold less data, so a
     /// sector takes longer under the head by this ratio; there are as many cylinders more as the same capacity needs.
     pub fn with_protection(&self, interval_bytes: u32) -> Self {
