@@ -1,7 +1,7 @@
 //! Layers over devices of which one sync fails late.
 
 use crate::buffer::{BufferOpening, BufferParameters, EvictionAhead, WriteBuffer};
-use crate::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, RaidLevel};
+use crate::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, Dix, RaidLevel};
 use crate::relocation::{Formatting, RelocatingDevice, RelocationParameters};
 use std::sync::Arc;
 use varve_env::Env;
@@ -46,7 +46,13 @@ fn buffer(env: &Env, disk: &Device, fast: &Device) -> Result<(Device, WriteBuffe
 
 /// An array of four members. The member whose sync failed is older than the others, and is left out.
 fn array(env: &Env, members: &[Device]) -> Result<(Device, Array), String> {
-    let parameters = ArrayParameters { name: "array".to_owned(), level: RaidLevel::Raid5, chunk_bytes: Some(8 << 10) };
+    let parameters = ArrayParameters {
+        name: "array".to_owned(),
+        level: RaidLevel::Raid5,
+        chunk_bytes: Some(8 << 10),
+        dix: Dix::On,
+        journal: None,
+    };
     let mut given: Vec<Option<Device>> = members.iter().cloned().map(Some).collect();
     loop {
         match Array::open(env, &given, &parameters, &ArrayOpening::default()) {

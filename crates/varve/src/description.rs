@@ -3,7 +3,7 @@
 use crate::spec::ByteSize;
 use serde::Serialize;
 use std::fmt;
-use varve_media::{Device, GuardKind, TrackTier};
+use varve_media::{Device, TrackTier};
 
 /// One device of a stack.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,13 +65,9 @@ pub struct ProtectionDescription {
 impl ProtectionDescription {
     fn of(device: &Device) -> Option<Self> {
         let format = device.block.capabilities().protection?;
-        let guard = match format.guard {
-            GuardKind::Crc => "crc",
-            GuardKind::IpChecksum => "ip",
-        };
         Some(ProtectionDescription {
             protection_type: format.protection_type.number(),
-            guard: guard.to_owned(),
+            guard: format.guard.name().to_owned(),
             interval_bytes: format.interval_bytes,
         })
     }

@@ -59,7 +59,7 @@ fn a_database_lives_on_every_level() {
             assert!(written.iter().all(|bytes| *bytes > 10_000), "{text}: {written:?}");
             assert!(device.description().to_string().contains(&members[0].description().name), "{text}");
             assert_eq!(device.description().backing, "ram");
-            let report = device.array().unwrap().scrub(&IoContext::default());
+            let report = device.array().unwrap().scrub(false, &IoContext::default()).unwrap();
             assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{text}: {report:?}");
             db.close().unwrap();
         });
@@ -121,7 +121,7 @@ fn a_member_is_lost_replaced_and_rebuilt() {
         let db = open(env, &rebuilt).unwrap();
         check(&db, 5);
         let array = db.stack().devices()[0].array().unwrap().clone();
-        let report = array.scrub(&IoContext::default());
+        let report = array.scrub(false, &IoContext::default()).unwrap();
         assert_eq!((report.mismatched_stripes, report.unchecked_stripes), (0, 0), "{report:?}");
         array.fail(0).unwrap();
         check(&db, 5);

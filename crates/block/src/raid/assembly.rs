@@ -2,6 +2,7 @@
 
 use super::error::{ArrayError, name_of};
 use super::opening::{ArrayOpening, ArrayParameters};
+use super::stripe_journal::StripeJournal;
 use super::superblock::{COPIES, Flaw, Found, Superblock, UNIT_BYTES, VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoContext, MediaError, MediaErrorKind};
@@ -183,7 +184,20 @@ fn check_parameters(newest: &Superblock, members: usize, parameters: &ArrayParam
         Some(chunk_bytes) if chunk_bytes != geometry.chunk_bytes => {
             other("a chunk of", format!("{chunk_bytes} bytes"), format!("{} bytes", geometry.chunk_bytes))
         }
-        _ => Ok(()),
+        _ => match parameters.journal {
+            Some(journal)
+                if geometry.level.parity_columns() > 0
+                    && (journal == StripeJournal::Members) != newest.has_journal() =>
+            {
+                let text = |has_journal: bool| if has_journal { "one on its members" } else { "none" };
+                other(
+                    "a journal:",
+                    text(journal == StripeJournal::Members).to_owned(),
+                    text(newest.has_journal()).to_owned(),
+                )
+            }
+            _ => Ok(()),
+        },
     }
 }
 

@@ -1,19 +1,20 @@
 //! The array as a device: executes the plans of its requests.
 
-use super::geometry::{ArrayGeometry, Column, RaidLevel, StripePart};
+use super::geometry::{ArrayGeometry, Column, StripePart};
 use super::intent::IntentMap;
 use super::locks::StripeLocks;
-use super::member::{IoKind, Member, MemberIo, bytes_of, run_all};
-use super::plan::{ColumnIo, ColumnSet, Damage, ReadPlan, TooManyLost, WriteMethod, WritePlan, plan_read, plan_write};
-use super::stripe::{self, Found, NewData};
+use super::member::{IoKind, Member, MemberIo};
+use super::plan::{ColumnIo, ColumnSet, Damage, WriteMethod};
+use super::protection::{ATTEMPTS_MAX, Dix, PiOperator, Tuples, slices_of};
+use super::stripe::Found;
+use super::stripe_journal::{OpenJournal, record_bytes_max};
 use super::superblock::Superblock;
-use crate::buffer::scatter;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, JoinHandle, Mutex};
 use varve_media::{
-    AlignedBuffer, BlockDevice, Capabilities, Counters, Geometry, IoCause, IoContext, MediaError, Operation, Request,
-    Transfer, check_request,
+    AlignedBuffer, BlockDevice, Capabilities, Counters, Geometry, IoContext, MediaError, MediaErrorKind, Operation,
+    ProtectionMismatch, Request, Transfer, check_request,
 };
 
 /// Bytes of requests that are worked on at once for one caller.
@@ -46,7 +47,37 @@ pub struct ArrayStatistics {
     pub repaired_stripes: u64,
     /// Stripes of which the chunk of a replaced member was rebuilt.
     pub rebuilt_stripes: u64,
+    /// Stripes that scrubs have read.
+    pub scrubbed_stripes: u64,
+    /// Intervals, or the first of several, whose data and protection information disagree.
+    pub mismatches: u64,
+    /// Requests, or stripes of them, that were done again because of a mismatch.
+    pub redone_requests: u64,
+    /// Parts of stripes that could not be read, or did not fit their protection information, and were rewritten.
+    pub rewritten_columns: u64,
 }
+
+/// A part of a stripe that could not be read, or did not fit its protection information.
+#[derive(Clone, Debug)]
+pub struct Incident {
+    /// Slot of the member.
+    pub slot: usize,
+    /// The error with its member and place; of protection information also the tag with its values.
+    pub error: MediaError,
+    /// It was computed from redundancy and rewritten.
+    pub is_repaired: bool,
+}
+
+/// Damages buffers of an array, for experiments. Called with each part of a request that an array holds in memory of its own.
+pub trait BufferFaults: Send + Sync {
+    /// A write of a member was built; nothing of it was verified or sent. `tuples` is empty where there are none.
+    fn write_built(&self, slot: usize, offset_bytes: &mut u64, data: &mut [u8], tuples: &mut [u8]);
+    /// A read of a member arrived; nothing of it was copied or verified.
+    fn read_arrived(&self, slot: usize, offset_bytes: u64, data: &mut [u8], tuples: &mut [u8]);
+}
+
+/// Incidents that are kept, at most.
+const INCIDENTS_MAX: usize = 64;
 
 /// State of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +121,8 @@ pub(super) struct State {
     /// The maintenance actor works, or is to begin.
     pub(super) is_maintaining: bool,
     pub(super) statistics: ArrayStatistics,
+    /// The last ones.
+    pub(super) incidents: VecDeque<Incident>,
     /// Of requests as they came.
     counters: Counters,
 }
@@ -117,23 +150,29 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Nothing is written to the members.
     pub(super) is_read_only: bool,
+    /// Operator of protection information, unless the array ignores it.
+    pub(super) operator: Option<PiOperator>,
+    pub(super) journal: Option<OpenJournal>,
+    /// Bytes of data that are written at once, at most.
+    round_bytes_max: u64,
+    pub(super) faults: OnceLock<Arc<dyn BufferFaults>>,
 }
 
 /// A part of a request in one stripe.
-struct Piece {
-    request: usize,
-    part: StripePart,
+pub(super) struct Piece {
+    pub(super) request: usize,
+    pub(super) part: StripePart,
     /// Offset of the part in the request, in bytes.
-    at: u64,
-    /// Columns of the stripe that could not be read.
-    unreadable: ColumnSet,
-    outcome: Result<(), MediaError>,
+    pub(super) at: u64,
+    /// Columns of the stripe that could not be read, and why.
+    pub(super) failed: Vec<(Column, MediaError)>,
+    pub(super) outcome: Result<(), MediaError>,
 }
 
 /// A plan whose reads are done, with what they found.
 pub(super) struct Gathered<P> {
     pub(super) plan: P,
-    found: Vec<MemberIo>,
+    pub(super) found: Vec<MemberIo>,
 }
 
 impl<P> Gathered<P> {
@@ -141,24 +180,47 @@ impl<P> Gathered<P> {
     pub(super) fn found<'a>(&'a self, reads: &'a [ColumnIo]) -> Vec<Found<'a>> {
         reads.iter().zip(self.found.iter().map(MemberIo::bytes)).collect()
     }
+
+    pub(super) fn ios(&self) -> impl Iterator<Item = &MemberIo> {
+        self.found.iter()
+    }
 }
 
 /// A stripe that reads are planned for.
 pub(super) struct Wanted {
     pub(super) stripe: u64,
     pub(super) damage: Damage,
-    /// The last read that failed.
-    pub(super) error: Option<MediaError>,
+    /// Reads that failed.
+    pub(super) failed: Vec<(Column, MediaError)>,
+    /// Columns whose reads did not fit their tuples, and were done again.
+    reread: ColumnSet,
+}
+
+impl Wanted {
+    pub(super) fn new(stripe: u64, damage: Damage, failed: Vec<(Column, MediaError)>) -> Wanted {
+        Wanted { stripe, damage, failed, reread: ColumnSet::default() }
+    }
+
+    /// Notes that a read failed. Data that do not fit their tuples are read once more first: they may have changed on their way.
+    /// Returns whether the read is to be done again.
+    pub(super) fn failed(&mut self, column: Column, error: MediaError) -> bool {
+        if error.kind() == MediaErrorKind::Protection && !self.reread.contains(column) {
+            self.reread.insert(column);
+            return true;
+        }
+        self.damage.unreadable.insert(column);
+        self.failed.push((column, error));
+        false
+    }
 }
 
 impl Shared {
     pub(super) fn new(
         env: &Env,
-        name: String,
+        (name, dix): (String, Dix),
         (sizes, capabilities): (Geometry, Capabilities),
-        superblock: Superblock,
-        slots: Vec<Slot>,
-        intents: IntentMap,
+        (superblock, journal): (Superblock, Option<OpenJournal>),
+        (slots, intents): (Vec<Slot>, IntentMap),
         is_read_only: bool,
     ) -> Shared {
         let alignment = |slot: &Slot| {
@@ -173,9 +235,14 @@ impl Shared {
             is_closed: false,
             is_maintaining: true,
             statistics: ArrayStatistics::default(),
+            incidents: VecDeque::new(),
             counters: Counters::default(),
         };
         Shared {
+            operator: PiOperator::new(env, superblock.protection, dix, superblock.geometry.level),
+            faults: OnceLock::new(),
+            round_bytes_max: round_bytes_max(&superblock),
+            journal,
             name,
             env: env.clone(),
             sizes,
@@ -202,7 +269,7 @@ impl Shared {
         self.state.lock().stopped.clone().map_or(Ok(()), Err)
     }
 
-    fn check_writable(&self) -> Result<(), MediaError> {
+    pub(super) fn check_writable(&self) -> Result<(), MediaError> {
         if self.is_read_only {
             let (device, rule) = (self.name.clone(), "the array was opened for reading only".to_owned());
             return Err(MediaError::Rule { device, operation: Operation::Write, offset_bytes: 0, rule });
@@ -223,65 +290,49 @@ impl Shared {
         damage
     }
 
-    fn target(&self, stripe: u64, io: &ColumnIo, kind: IoKind) -> (usize, MemberIo) {
-        let offset_bytes = self.data_offset + stripe * self.geometry.chunk_bytes + io.range.start;
-        (self.geometry.member_of(stripe, io.column), MemberIo::new(offset_bytes, kind))
+    /// Offset on its member, in bytes.
+    pub(super) fn offset_of(&self, stripe: u64, io: &ColumnIo) -> u64 {
+        self.data_offset + stripe * self.geometry.chunk_bytes + io.range.start
     }
 
-    /// Plans reads of stripes and does them, all at once. Where some fail, plans again without these columns. `error`
-    /// says of a stripe what failed when no plan is left.
-    pub(super) fn gather<P>(
-        &self,
-        wanted: &mut [Wanted],
-        plan: impl Fn(usize, Damage) -> Result<P, TooManyLost>,
-        reads: impl Fn(&P) -> &[ColumnIo],
-        context: &IoContext,
-    ) -> Vec<Option<Gathered<P>>> {
-        let mut gathered: Vec<Option<Gathered<P>>> = wanted.iter().map(|_| None).collect();
-        let mut pending: Vec<usize> = (0..wanted.len()).collect();
-        while !pending.is_empty() {
-            let planned =
-                pending.drain(..).filter_map(|number| Some((number, plan(number, wanted[number].damage).ok()?)));
-            let planned: Vec<(usize, P)> = planned.collect();
-            let ios = planned.iter().flat_map(|(number, plan)| {
-                let stripe = wanted[*number].stripe;
-                reads(plan).iter().map(move |read| {
-                    let length = (read.range.end - read.range.start) as usize;
-                    self.target(stripe, read, IoKind::Read(AlignedBuffer::new(length, self.alignment_bytes)))
-                })
-            });
-            let mut done = run_all(&self.env, &self.members(), ios.collect(), context).into_iter();
-            for (number, plan) in planned {
-                let found: Vec<MemberIo> = done.by_ref().take(reads(&plan).len()).map(|(_, io)| io).collect();
-                let failed =
-                    reads(&plan).iter().zip(&found).filter_map(|(read, io)| Some((read, io.outcome.as_ref().err()?)));
-                let mut has_failed = false;
-                for (read, error) in failed {
-                    wanted[number].damage.unreadable.insert(read.column);
-                    wanted[number].error = Some(error.clone());
-                    has_failed = true;
-                }
-                match has_failed {
-                    true => pending.push(number),
-                    false => gathered[number] = Some(Gathered { plan, found }),
-                }
-            }
+    pub(super) fn target(&self, stripe: u64, io: &ColumnIo, kind: IoKind) -> (usize, MemberIo) {
+        (self.geometry.member_of(stripe, io.column), MemberIo::new(self.offset_of(stripe, io), kind))
+    }
+
+    /// Counts a mismatch at a place of a member. Returns its error.
+    pub(super) fn mismatch(&self, slot: usize, mismatch: ProtectionMismatch, operation: Operation) -> MediaError {
+        let mut state = self.state.lock();
+        state.statistics.mismatches += 1;
+        let member = state.slots[slot].member.as_ref();
+        mismatch.at(member.map_or(&self.name, |member| member.device.block.name()), operation)
+    }
+
+    pub(super) fn record_incident(&self, incident: Incident) {
+        let mut state = self.state.lock();
+        state.statistics.rewritten_columns += u64::from(incident.is_repaired);
+        if state.incidents.len() == INCIDENTS_MAX {
+            state.incidents.pop_front();
         }
-        gathered
+        state.incidents.push_back(incident);
     }
 
-    /// Writes columns of stripes.
-    ///
-    /// # Errors
-    /// Of each its own: a member failed that the array cannot lose.
-    pub(super) fn write_columns(
-        &self,
-        writes: Vec<(u64, ColumnIo, IoKind)>,
-        context: &IoContext,
-    ) -> Vec<Result<(), MediaError>> {
-        let ios = writes.into_iter().map(|(stripe, write, kind)| self.target(stripe, &write, kind)).collect();
-        let done = run_all(&self.env, &self.members(), ios, context);
-        done.into_iter().map(|(slot, io)| io.outcome.or_else(|error| self.write_failed(slot, error))).collect()
+    /// Lets an experiment damage a read that arrived.
+    pub(super) fn strike_read(&self, slot: usize, io: &mut MemberIo) {
+        if let (Some(faults), IoKind::Read { bytes, tuples }) = (self.faults.get(), &mut io.kind) {
+            faults.read_arrived(slot, io.offset_bytes, bytes, tuples.as_deref_mut().unwrap_or_default());
+        }
+    }
+
+    /// Lets an experiment damage a write that was built.
+    pub(super) fn strike_write(&self, slot: usize, io: &mut MemberIo) {
+        if let (Some(faults), IoKind::Write { bytes, tuples, .. }) = (self.faults.get(), &mut io.kind) {
+            // Other members may have the same bytes.
+            let mut own_bytes = AlignedBuffer::copy_of(bytes, self.alignment_bytes);
+            let mut own_tuples = tuples.as_ref().map_or(Vec::new(), |tuples| tuples.to_vec());
+            faults.write_built(slot, &mut io.offset_bytes, &mut own_bytes, &mut own_tuples);
+            *bytes = Arc::new(own_bytes);
+            *tuples = tuples.take().map(|_| Arc::new(own_tuples));
+        }
     }
 
     /// The error of a stripe for which nothing could be planned.
@@ -289,217 +340,160 @@ impl Shared {
         let stopped = || self.state.lock().stopped.clone();
         let offset_bytes = stripe * self.geometry.stripe_bytes();
         let lost = || MediaError::Unreadable { device: self.name.clone(), offset_bytes };
-        wanted.error.clone().or_else(stopped).unwrap_or_else(lost)
+        wanted.failed.last().map(|(_, error)| error.clone()).or_else(stopped).unwrap_or_else(lost)
     }
 
     pub(super) fn regions<'a>(&self, stripes: impl Iterator<Item = &'a u64>) -> BTreeSet<u64> {
         stripes.map(|stripe| stripe / self.region_stripes).collect()
     }
 
-    fn wanted(&self, pieces: &[&mut Piece]) -> Vec<Wanted> {
-        let wanted = |piece: &&mut Piece| Wanted {
-            stripe: piece.part.stripe,
-            damage: Damage { unreadable: piece.unreadable, ..self.damage(piece.part.stripe) },
-            error: None,
-        };
-        pieces.iter().map(wanted).collect()
-    }
-
-    /// Reads pieces. What needs no redundancy is read without locks.
-    fn read_round(&self, pieces: &mut [Piece], requests: &mut [Request<'_>], context: &IoContext) {
-        let mut rest: Vec<&mut Piece> = pieces.iter_mut().collect();
-        for is_locked in [false, true] {
-            let stripes = || rest.iter().map(|piece| piece.part.stripe).collect();
-            let _locked = is_locked.then(|| self.locks.lock(stripes()));
-            let mut wanted = self.wanted(&rest);
-            let plan = |number: usize, damage: Damage| {
-                let StripePart { stripe, range } = &rest[number].part;
-                let plan = plan_read(&self.geometry, *stripe, range, damage)?;
-                if is_locked || plan.recovery.is_none() && damage.unreadable.is_empty() {
-                    Ok(plan)
-                } else {
-                    Err(TooManyLost)
-                }
-            };
-            let cause = if is_locked { IoCause::Parity } else { context.cause };
-            let context = IoContext { cause, ..*context };
-            let gathered = self.gather(&mut wanted, plan, |plan: &ReadPlan| &plan.reads, &context);
-            let mut left = Vec::new();
-            for ((piece, wanted), gathered) in rest.into_iter().zip(wanted).zip(gathered) {
-                let stripe = piece.part.stripe;
-                let running = || if is_locked { self.check_running() } else { Ok(()) };
-                match gathered {
-                    Some(gathered) => {
-                        let plan = &gathered.plan;
-                        let bytes =
-                            stripe::answer(&self.geometry, &piece.part.range, plan, &gathered.found(&plan.reads));
-                        // Redundancy of a stripe whose write was cut short says nothing.
-                        piece.outcome = running().and(bytes.map_err(|_| self.lost(stripe, &wanted)).map(|bytes| {
-                            scatter(&mut requests[piece.request], piece.at, &bytes);
-                        }));
-                        self.state.lock().statistics.recovered_reads += u64::from(plan.recovery.is_some());
-                    }
-                    None if is_locked => piece.outcome = Err(self.lost(stripe, &wanted)),
-                    None => {
-                        piece.unreadable = wanted.damage.unreadable;
-                        left.push(piece);
-                    }
-                }
-            }
-            rest = left;
-            if rest.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Writes and discards pieces of different stripes.
-    fn write_round(&self, pieces: &mut [Piece], requests: &[Request<'_>], context: &IoContext) {
-        let stripes: BTreeSet<u64> = pieces.iter().map(|piece| piece.part.stripe).collect();
-        let has_redundancy = self.geometry.level != RaidLevel::Raid0;
-        let _locked = has_redundancy.then(|| self.locks.lock(stripes.clone()));
-        let regions = self.regions(stripes.iter());
-        let begun = self.check_writable().and_then(|()| match has_redundancy {
-            true => self.begin_intents(&regions, context),
-            false => Ok(()),
-        });
-        if let Err(error) = begun {
-            pieces.iter_mut().for_each(|piece| piece.outcome = Err(error.clone()));
-            return;
-        }
-        self.write_locked(pieces, requests, context);
-        if has_redundancy {
-            let has_failed = pieces.iter().any(|piece| piece.outcome.is_err());
-            self.intents.lock().end(&regions, has_failed);
-            if let Err(error) = self.settle() {
-                pieces
-                    .iter_mut()
-                    .filter(|piece| piece.outcome.is_ok())
-                    .for_each(|piece| piece.outcome = Err(error.clone()));
-            }
-        }
-    }
-
-    fn write_locked(&self, pieces: &mut [Piece], requests: &[Request<'_>], context: &IoContext) {
-        let discards = |piece: &Piece| {
-            let is_discard = matches!(requests[piece.request].transfer, Transfer::Discard { .. });
-            let is_whole = piece.part.range == (0..self.geometry.stripe_bytes());
-            is_discard && (is_whole || self.geometry.level.parity_columns() == 0)
-        };
-        let mut rest: Vec<&mut Piece> = pieces.iter_mut().collect();
-        let mut wanted = self.wanted(&rest);
-        let plan = |number: usize, damage: Damage| plan_write(&self.geometry, &rest[number].part.range, damage);
-        let of_parity = IoContext { cause: IoCause::Parity, ..*context };
-        let gathered = self.gather(&mut wanted, plan, |plan: &WritePlan| &plan.reads, &of_parity);
-        let (mut writes, mut owners) = (Vec::new(), Vec::new());
-        for (number, ((piece, wanted), gathered)) in rest.iter_mut().zip(&wanted).zip(&gathered).enumerate() {
-            let stripe = piece.part.stripe;
-            let request = &requests[piece.request];
-            let planned = match gathered {
-                Some(gathered) if discards(piece) => {
-                    // Zeros have the parity zero.
-                    let discard = |write: &ColumnIo| {
-                        let length_bytes = write.range.end - write.range.start;
-                        (stripe, write.clone(), IoKind::Discard { length_bytes })
-                    };
-                    Ok(gathered.plan.writes.iter().map(discard).collect())
-                }
-                Some(gathered) => self.writes_of(piece, request, gathered).ok_or_else(|| self.lost(stripe, wanted)),
-                None => Err(self.lost(stripe, wanted)),
-            };
-            match planned {
-                Ok(of_stripe) => {
-                    owners.extend(std::iter::repeat_n(number, of_stripe.len()));
-                    writes.extend(of_stripe);
-                }
-                Err(error) => piece.outcome = Err(error),
-            }
-            if let Some(gathered) = gathered {
-                self.state.lock().statistics.count(gathered.plan.method);
-            }
-        }
-        for (number, outcome) in owners.into_iter().zip(self.write_columns(writes, context)) {
-            let piece = &mut rest[number];
-            if piece.outcome.is_ok() {
-                piece.outcome = outcome;
-            }
-        }
-    }
-
-    /// The I/Os of a planned write, with their bytes.
-    fn writes_of(
-        &self,
-        piece: &Piece,
-        request: &Request<'_>,
-        gathered: &Gathered<WritePlan>,
-    ) -> Option<Vec<(u64, ColumnIo, IoKind)>> {
-        let (plan, stripe) = (&gathered.plan, piece.part.stripe);
-        let is_durable = matches!(request.transfer, Transfer::Write { durable: true, .. });
-        let chunk = self.geometry.chunk_bytes;
-        let new = self.geometry.columns_of(&piece.part.range).into_iter().map(|(place, range)| {
-            let at = piece.at + place as u64 * chunk + range.start - piece.part.range.start;
-            let bytes = bytes_of(request, at, range.end - range.start, self.alignment_bytes);
-            NewData { place, range, bytes }
-        });
-        let new: Vec<NewData> = new.collect();
-        let found = gathered.found(&plan.reads);
-        let parity = stripe::new_parity(&self.geometry, plan, &new, &found, self.alignment_bytes).ok()?;
-        let data = new.into_iter().map(|data| (Column::Data(data.place), Arc::new(data.bytes)));
-        let parity = parity.into_iter().map(|(column, bytes)| (column, Arc::new(bytes)));
-        let all: Vec<(Column, Arc<AlignedBuffer>)> = data.chain(parity).collect();
-        let io = |write: &ColumnIo| {
-            let source = if matches!(write.column, Column::Copy(_)) { Column::Data(0) } else { write.column };
-            let (_, bytes) = all.iter().find(|(column, _)| *column == source)?;
-            Some((stripe, write.clone(), IoKind::Write { bytes: Arc::clone(bytes), is_durable }))
-        };
-        plan.writes.iter().map(io).collect()
-    }
-
-    /// Marks regions on all members before stripes of them are written.
-    fn begin_intents(&self, regions: &BTreeSet<u64>, context: &IoContext) -> Result<(), MediaError> {
-        let mut intents = self.intents.lock();
-        let Some(page) = intents.begin(regions) else { return Ok(()) };
-        match self.write_intents(&mut intents, page, context) {
-            Ok(()) => Ok(()),
-            Err(error) => {
-                intents.end(regions, true);
-                Err(error)
-            }
-        }
-    }
-
-    /// The pieces of requests that can be done. Sets the outcomes of the others.
-    fn pieces(&self, device: &dyn BlockDevice, requests: &mut [Request<'_>]) -> [Vec<Piece>; 2] {
+    /// The pieces of requests that can be done: of reads, and of the others.
+    fn pieces(&self, requests: &[Request<'_>]) -> [Vec<Piece>; 2] {
         let mut pieces = [Vec::new(), Vec::new()];
-        for (number, request) in requests.iter_mut().enumerate() {
-            request.outcome = check_request(device, request);
-            if request.outcome.is_err() {
-                continue;
-            }
-            let start = request.offset_bytes;
+        for (number, request) in requests.iter().enumerate().filter(|(_, request)| request.outcome.is_ok()) {
             let kind = usize::from(!matches!(request.transfer, Transfer::Read { .. }));
-            for part in self.geometry.parts(start..start + request.length_bytes()) {
-                let at = part.stripe * self.geometry.stripe_bytes() + part.range.start - start;
-                pieces[kind].push(Piece {
-                    request: number,
-                    part,
-                    at,
-                    unreadable: ColumnSet::default(),
-                    outcome: Ok(()),
-                });
-            }
+            pieces[kind].extend(self.pieces_of(number, request));
         }
         pieces
+    }
+
+    fn pieces_of(&self, number: usize, request: &Request<'_>) -> Vec<Piece> {
+        let start = request.offset_bytes;
+        let piece = |part: StripePart| {
+            let at = part.stripe * self.geometry.stripe_bytes() + part.range.start - start;
+            Piece { request: number, part, at, failed: Vec::new(), outcome: Ok(()) }
+        };
+        self.geometry.parts(start..start + request.length_bytes()).map(piece).collect()
+    }
+
+    fn execute(&self, device: &dyn BlockDevice, requests: &mut [Request<'_>], context: &IoContext) {
+        requests.iter_mut().for_each(|request| request.outcome = check_request(device, request));
+        let mut tuples = self.tuples_of(requests);
+        let [mut reads, writes] = self.pieces(requests);
+        if let ([request], [piece]) = (&mut requests[..], &mut reads[..])
+            && self.read_directly(device, piece, request, tuples.first_mut().map_or(&mut [], |own| own), context)
+        {
+            request.outcome = piece.outcome.clone();
+        } else {
+            self.do_pieces(reads, requests, &mut tuples, context);
+            self.redo_mismatched_reads(requests, &mut tuples, context);
+        }
+        self.do_pieces(writes, requests, &mut tuples, context);
+        for (request, own) in requests.iter_mut().zip(&tuples) {
+            if let Transfer::Read { protection: Some(protection), .. } = &mut request.transfer
+                && protection.len() == own.len()
+            {
+                protection.copy_from_slice(own);
+            }
+        }
+    }
+
+    /// Tuples of requests that can be done. Sets the outcomes of writes whose tuples do not fit.
+    fn tuples_of(&self, requests: &mut [Request<'_>]) -> Tuples {
+        let Some(operator) = &self.operator else { return vec![Vec::new(); requests.len()] };
+        let of_request = |request: &mut Request<'_>| {
+            if request.outcome.is_err() {
+                return Vec::new();
+            }
+            operator.of_request(request).unwrap_or_else(|mismatch| {
+                self.state.lock().statistics.mismatches += 1;
+                request.outcome = Err(mismatch.at(&self.name, Operation::Write));
+                Vec::new()
+            })
+        };
+        requests.iter_mut().map(of_request).collect()
+    }
+
+    /// Does reads, or writes, in rounds.
+    fn do_pieces(
+        &self,
+        mut pieces: Vec<Piece>,
+        requests: &mut [Request<'_>],
+        tuples: &mut Tuples,
+        context: &IoContext,
+    ) {
+        let is_write = |piece: &Piece| !matches!(requests[piece.request].transfer, Transfer::Read { .. });
+        let is_write = pieces.first().is_some_and(is_write);
+        let mut rest = &mut pieces[..];
+        while !rest.is_empty() {
+            let bytes_max = if is_write { self.round_bytes_max } else { ROUND_BYTES_MAX };
+            let (round, later) = rest.split_at_mut(round_length(rest, is_write, bytes_max));
+            match is_write {
+                true => self.write_round(round, requests, tuples, context),
+                false => self.read_round(round, requests, tuples, context),
+            }
+            rest = later;
+        }
+        for piece in pieces {
+            let request = &mut requests[piece.request];
+            if request.outcome.is_ok() {
+                request.outcome = piece.outcome;
+            }
+        }
+    }
+
+    /// Verifies reads as a whole, if that is to be done, and does those again that do not fit.
+    fn redo_mismatched_reads(&self, requests: &mut [Request<'_>], tuples: &mut Tuples, context: &IoContext) {
+        let Some(operator) = self.operator.as_ref().filter(|operator| operator.verifies_requests) else { return };
+        for number in 0..requests.len() {
+            for attempt in 1..=ATTEMPTS_MAX {
+                let request = &mut requests[number];
+                if request.outcome.is_err() || !matches!(request.transfer, Transfer::Read { .. }) {
+                    break;
+                }
+                let length_bytes = request.length_bytes();
+                let data = slices_of(request, 0, length_bytes);
+                let Err(mismatch) = operator.verify(request.offset_bytes, data, &tuples[number]) else { break };
+                let error = self.mismatch_of_request(mismatch);
+                if attempt == ATTEMPTS_MAX {
+                    request.outcome = Err(error);
+                    break;
+                }
+                self.state.lock().statistics.redone_requests += 1;
+                let pieces = self.pieces_of(number, request);
+                self.do_pieces(pieces, requests, tuples, context);
+            }
+        }
+    }
+
+    /// The error of an interval of the array that does not fit, with the member that has it.
+    fn mismatch_of_request(&self, mismatch: ProtectionMismatch) -> MediaError {
+        let at = mismatch.offset_bytes;
+        let place = self.geometry.parts(at..at + 1).next().and_then(|part| {
+            let (place, range) = self.geometry.columns_of(&part.range).into_iter().next()?;
+            Some((part.stripe, ColumnIo { column: Column::Data(place), range }))
+        });
+        let Some((stripe, io)) = place else { return mismatch.at(&self.name, Operation::Read) };
+        let offset_bytes = self.offset_of(stripe, &io);
+        let slot = self.geometry.member_of(stripe, io.column);
+        let moved = match &self.operator {
+            Some(operator) => operator.at_other_place(mismatch, at, offset_bytes),
+            None => mismatch,
+        };
+        self.mismatch(slot, moved, Operation::Read)
+    }
+}
+
+/// Bytes of data that may be written at once: with their parity they fit a record of the journal, if there is one. A stripe always does.
+fn round_bytes_max(superblock: &Superblock) -> u64 {
+    let geometry = &superblock.geometry;
+    match superblock.has_journal() {
+        false => ROUND_BYTES_MAX,
+        true => {
+            let record = record_bytes_max(superblock.journal_area_bytes);
+            let stripes = record / (geometry.members as u64 * geometry.chunk_bytes).max(1);
+            (stripes * geometry.stripe_bytes()).min(ROUND_BYTES_MAX)
+        }
     }
 }
 
 /// Pieces that one round works on: of different stripes if `is_exclusive`, and of bounded size.
-fn round_length(pieces: &[Piece], is_exclusive: bool) -> usize {
+fn round_length(pieces: &[Piece], is_exclusive: bool, bytes_max: u64) -> usize {
     let (mut stripes, mut bytes) = (BTreeSet::new(), 0);
     for (count, piece) in pieces.iter().enumerate() {
         let is_new = stripes.insert(piece.part.stripe);
         bytes += piece.part.range.end - piece.part.range.start;
-        let is_full = bytes > ROUND_BYTES_MAX || stripes.len() > ROUND_STRIPES_MAX;
+        let is_full = bytes > bytes_max || stripes.len() > ROUND_STRIPES_MAX;
         if count > 0 && (is_full || is_exclusive && !is_new) {
             return count;
         }
@@ -508,7 +502,7 @@ fn round_length(pieces: &[Piece], is_exclusive: bool) -> usize {
 }
 
 impl ArrayStatistics {
-    fn count(&mut self, method: WriteMethod) {
+    pub(super) fn count(&mut self, method: WriteMethod) {
         *match method {
             WriteMethod::NoParity | WriteMethod::Mirror => &mut self.plain_writes,
             WriteMethod::FullStripe => &mut self.full_stripe_writes,
@@ -558,23 +552,7 @@ impl BlockDevice for ArrayDevice {
 
     fn execute(&self, requests: &mut [Request<'_>], context: &IoContext) -> Result<(), MediaError> {
         let shared = &self.front.shared;
-        for (is_write, mut pieces) in [false, true].into_iter().zip(shared.pieces(self, requests)) {
-            let mut rest = &mut pieces[..];
-            while !rest.is_empty() {
-                let (round, later) = rest.split_at_mut(round_length(rest, is_write));
-                match is_write {
-                    true => shared.write_round(round, requests, context),
-                    false => shared.read_round(round, requests, context),
-                }
-                rest = later;
-            }
-            for piece in pieces {
-                let request = &mut requests[piece.request];
-                if request.outcome.is_ok() {
-                    request.outcome = piece.outcome;
-                }
-            }
-        }
+        shared.execute(self, requests, context);
         let mut state = shared.state.lock();
         requests.iter().for_each(|request| state.counters.count_request(request, context));
         drop(state);

@@ -85,9 +85,9 @@ pub enum ArrayError {
         "{device}: version {readable} of arrays can be read, found version {found}; open it with the version that made it"
     )]
     OtherVersion { device: String, readable: u32, found: u32 },
-    /// It has protection information.
+    /// It was made with protection information of a kind that is not known here.
     #[error(
-        "{device}: expected a member without protection information, found kind {found}; open it with the version that made it"
+        "{device}: protection information of kind {found:#x} is not known here; open it with the version that made it"
     )]
     OtherProtection { device: String, found: u32 },
 }

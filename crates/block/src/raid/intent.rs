@@ -127,6 +127,8 @@ struct RegionUse {
     completed: u64,
     /// A write failed, or a resync is due: the mark stays.
     is_stuck: bool,
+    /// Writes that failed.
+    failures: u64,
 }
 
 /// The map of an open array. The executor writes the pages.
@@ -153,6 +155,11 @@ impl IntentMap {
         self.regions.iter().filter(|(_, region)| region.is_stuck).map(|(number, _)| *number)
     }
 
+    /// Returns true if a region needs a resync.
+    pub(super) fn is_due(&self, region: u64) -> bool {
+        self.regions.get(&region).is_some_and(|region| region.is_stuck)
+    }
+
     /// Begins writes to regions. Returns the page that must be durable on all members before them, if one must.
     pub(super) fn begin(&mut self, regions: &BTreeSet<u64>) -> Option<IntentPage> {
         for &region in regions {
@@ -170,6 +177,7 @@ impl IntentMap {
                 region.in_flight = region.in_flight.saturating_sub(1);
                 region.completed = self.completed;
                 region.is_stuck |= has_failed;
+                region.failures += u64::from(has_failed);
             }
         }
     }
@@ -184,10 +192,15 @@ impl IntentMap {
         self.synced = self.synced.max(completed);
     }
 
-    /// The redundancy of a region was made consistent, durably.
-    pub(super) fn resynced(&mut self, region: u64) {
+    /// Writes to a region that failed so far. A resync that begins now covers them.
+    pub(super) fn failures(&self, region: u64) -> u64 {
+        self.regions.get(&region).map_or(0, |region| region.failures)
+    }
+
+    /// The redundancy of a region was made consistent, durably, except where a write failed after the first `failures`.
+    pub(super) fn resynced(&mut self, region: u64, failures: u64) {
         if let Some(region) = self.regions.get_mut(&region) {
-            region.is_stuck = false;
+            region.is_stuck = region.failures != failures;
         }
     }
 
@@ -329,7 +342,11 @@ mod tests {
         map.synced(map.completed());
         assert_eq!(map.close(), Some(page(3, &[2])), "a write failed");
         assert_eq!(map.due().collect::<Vec<_>>(), [2]);
-        map.resynced(2);
+        // A resync that began before the write failed does not cover it.
+        map.resynced(2, 0);
+        assert!(map.is_due(2));
+        let failures = map.failures(2);
+        map.resynced(2, failures);
         assert_eq!(map.close(), Some(page(3, &[])));
         // Many regions: quiet ones make room.
         for region in 10..200 {

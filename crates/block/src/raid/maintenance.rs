@@ -1,10 +1,10 @@
 //! Work that an array does on its own account: resync after a power cut, rebuild of a replaced member, scrub.
 
-use super::device::{MemberState, Shared, Wanted};
+use super::device::{Incident, MemberState, Shared, Wanted};
 use super::geometry::{Column, RaidLevel};
-use super::member::IoKind;
+use super::member::{IoKind, MemberIo};
 use super::parity;
-use super::plan::{ColumnIo, Damage, ReadPlan, TooManyLost, plan_read};
+use super::plan::{ColumnIo, Damage, ReadPlan, Recovery, TooManyLost, plan_read};
 use super::stripe;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +24,24 @@ pub struct ScrubReport {
     pub mismatched: Vec<u64>,
     /// Stripes that have no redundancy left to compare.
     pub unchecked_stripes: u64,
-    /// Stripes with a column that could not be read.
+    /// Stripes with data that could not be read, or did not fit their protection information, and that redundancy does not give.
     pub unreadable_stripes: u64,
+    /// Stripes of those whose redundancy did not fit, or with a column that could not be read, that were repaired.
+    pub repaired_stripes: u64,
+}
+
+/// Expected content of a column.
+struct Expected {
+    column: Column,
+    bytes: AlignedBuffer,
+    /// Those of the copy that it is made from.
+    tuples: Option<Vec<u8>>,
 }
 
 /// What a comparison of a stripe found.
 enum Comparison {
-    /// Columns that are wrong, or that could not be read, with what they should be.
-    Wrong(Vec<(Column, AlignedBuffer)>),
+    /// Columns that are wrong, or that could not be read, and why not.
+    Wrong(Vec<Expected>, Vec<(Column, MediaError)>),
     /// A data column is lost, or no redundancy is left.
     NotPossible,
     Unreadable(MediaError),
@@ -63,8 +73,9 @@ impl Shared {
                 while !state.is_closed && !state.is_maintaining {
                     self.work.wait(&mut state);
                 }
-                // A member that was replaced is tried again.
+                // A member that was replaced, or a region whose write failed, is tried again.
                 slots.clear();
+                regions.clear();
                 continue;
             };
             drop(state);
@@ -102,14 +113,16 @@ impl Shared {
     /// possible for all stripes: a member is missing, or the array is being closed.
     fn resync_region(&self, region: u64) -> Result<bool, MediaError> {
         let mut is_whole = true;
+        let failures = self.intents.lock().failures(region);
         let first = region * self.region_stripes;
         for stripe in first..(first + self.region_stripes).min(self.geometry.stripes) {
             if self.is_closed() {
                 return Ok(false);
             }
             let _locked = self.locks.lock(BTreeSet::from([stripe]));
-            match self.compare(stripe, &context()) {
-                Comparison::Wrong(columns) => {
+            // Redundancy that may be wrong gives no data.
+            match self.compare(stripe, false, &context()) {
+                Comparison::Wrong(columns, _) => {
                     let is_wrong = !columns.is_empty();
                     self.write_whole(stripe, columns)?;
                     let mut state = self.state.lock();
@@ -122,27 +135,33 @@ impl Shared {
         }
         self.sync(&context())?;
         if is_whole {
-            self.intents.lock().resynced(region);
+            self.intents.lock().resynced(region, failures);
         }
         Ok(is_whole)
     }
 
     /// Writes whole chunks of a stripe.
-    fn write_whole(&self, stripe: u64, columns: Vec<(Column, AlignedBuffer)>) -> Result<(), MediaError> {
-        let range = 0..self.geometry.chunk_bytes;
-        let writes = columns.into_iter().map(|(column, bytes)| {
-            let kind = IoKind::Write { bytes: Arc::new(bytes), is_durable: false };
-            (stripe, ColumnIo { column, range: range.clone() }, kind)
-        });
-        self.write_columns(writes.collect(), &context()).into_iter().collect::<Result<Vec<()>, _>>()?;
+    fn write_whole(&self, stripe: u64, columns: Vec<Expected>) -> Result<(), MediaError> {
+        let write = |Expected { column, bytes, tuples }: Expected| {
+            let write = ColumnIo { column, range: 0..self.geometry.chunk_bytes };
+            match tuples {
+                None => self.generated(stripe, write, bytes),
+                Some(tuples) => {
+                    let (bytes, tuples) = (Arc::new(bytes), Some(Arc::new(tuples)));
+                    (stripe, write, IoKind::Write { bytes, tuples, is_durable: false })
+                }
+            }
+        };
+        let written = self.write_columns(columns.into_iter().map(write).collect(), false, &|_| true, &context());
+        written.outcomes.into_iter().collect::<Result<Vec<()>, _>>()?;
         self.settle()
     }
 
-    /// Compares the redundancy of a stripe, which is locked, with its data.
-    fn compare(&self, stripe: u64, context: &IoContext) -> Comparison {
+    /// Compares the redundancy of a stripe, which is locked, with its data; `recovers` computes data that cannot be read.
+    fn compare(&self, stripe: u64, recovers: bool, context: &IoContext) -> Comparison {
         let range = 0..self.geometry.chunk_bytes;
         let is_mirror = self.geometry.level == RaidLevel::Raid1;
-        let mut wanted = [Wanted { stripe, damage: self.damage(stripe), error: None }];
+        let mut wanted = [Wanted::new(stripe, self.damage(stripe), Vec::new())];
         let absent = wanted[0].damage.absent;
         let columns = || self.geometry.columns().filter(|column| !absent.contains(*column));
         let is_lost =
@@ -156,61 +175,91 @@ impl Shared {
                 .filter(|column| !damage.unreadable.contains(*column))
                 .map(|column| ColumnIo { column, range: range.clone() })
                 .collect();
+            let is_unreadable = |column: &Column| damage.unreadable.contains(*column);
+            let lost = columns().filter(|column| matches!(column, Column::Data(_))).filter(is_unreadable).count();
+            let parity = readable.iter().filter(|read| matches!(read.column, Column::P | Column::Q)).count();
             let has_data = match is_mirror {
                 true => !readable.is_empty(),
-                false => columns()
-                    .all(|column| matches!(column, Column::P | Column::Q) || !damage.unreadable.contains(column)),
+                false => lost <= if recovers { parity } else { 0 },
             };
             if has_data { Ok(readable) } else { Err(TooManyLost) }
         };
-        let gathered = self.gather(&mut wanted, plan, |reads: &Vec<ColumnIo>| reads, context);
-        let [Wanted { error, .. }] = wanted;
+        let mut verify = |_: usize, read: &ColumnIo, io: &mut MemberIo| self.verify_found(stripe, read, io);
+        let gathered = self.gather(&mut wanted, plan, |reads: &Vec<ColumnIo>| reads, &mut verify, context);
+        let [wanted] = wanted;
         let Some(Some(gathered)) = gathered.into_iter().next() else {
-            let lost = || MediaError::Unreadable {
-                device: self.name.clone(),
-                offset_bytes: stripe * self.geometry.stripe_bytes(),
-            };
-            return Comparison::Unreadable(error.unwrap_or_else(lost));
+            return Comparison::Unreadable(self.lost(stripe, &wanted));
         };
         let found = gathered.found(&gathered.plan);
-        let data: Vec<&[u8]> = found
-            .iter()
-            .filter(|(read, _)| !matches!(read.column, Column::P | Column::Q))
-            .map(|(_, bytes)| *bytes)
-            .collect();
+        let is_lost = |place: &usize| wanted.damage.unreadable.contains(Column::Data(*place));
+        let lost = if is_mirror { Vec::new() } else { (0..self.geometry.data_columns()).filter(is_lost).collect() };
+        let recovery = Recovery { hull: range.clone(), lost };
+        let recovered = match recovery.lost.is_empty() {
+            true => Ok(Vec::new()),
+            false => stripe::recover(&self.geometry, &recovery, &found),
+        };
+        let Ok(recovered) = recovered else { return Comparison::Unreadable(self.lost(stripe, &wanted)) };
+        let of_column = |column: Column| found.iter().position(|(read, _)| read.column == column);
+        let places = 0..self.geometry.data_columns();
+        // The copy that reads are answered from counts.
+        let copy = (stripe % found.len().max(1) as u64) as usize;
+        let data: Vec<&[u8]> = match is_mirror {
+            true => vec![found[copy].1],
+            false => places
+                .filter_map(|place| {
+                    let recovered = recovered.iter().find(|(lost, _)| *lost == place).map(|(_, bytes)| &bytes[..]);
+                    recovered.or_else(|| of_column(Column::Data(place)).map(|read| found[read].1))
+                })
+                .collect(),
+        };
         let expected = |column: Column| {
             let mut bytes = AlignedBuffer::new(self.geometry.chunk_bytes as usize, self.alignment_bytes);
             match column {
                 Column::P => parity::compute_p(data.iter().copied(), &mut bytes),
                 Column::Q => parity::compute_q(data.iter().copied(), &mut bytes),
-                // The copy that reads were answered from counts.
-                _ => bytes.copy_from_slice(data[(stripe % data.len() as u64) as usize]),
+                Column::Copy(_) => bytes.copy_from_slice(data[0]),
+                Column::Data(place) => bytes.copy_from_slice(data[place]),
             }
-            bytes
+            let tuples = gathered.ios().nth(copy).filter(|_| is_mirror).and_then(MemberIo::tuples);
+            Expected { column, bytes, tuples: tuples.map(<[u8]>::to_vec) }
         };
+        let mut wrong: Vec<Expected> = recovered.iter().map(|(place, _)| expected(Column::Data(*place))).collect();
         let redundant = columns().filter(|column| !matches!(column, Column::Data(_)));
-        let wrong = redundant.filter_map(|column| {
+        wrong.extend(redundant.filter_map(|column| {
             let expected = expected(column);
-            let is_right = found.iter().any(|(read, bytes)| read.column == column && **bytes == expected[..]);
-            (!is_right).then_some((column, expected))
-        });
-        Comparison::Wrong(wrong.collect())
+            let is_right = of_column(column).is_some_and(|read| *found[read].1 == expected.bytes[..]);
+            (!is_right).then_some(expected)
+        }));
+        Comparison::Wrong(wrong, wanted.failed)
     }
 
-    /// Compares the redundancy of all stripes with their data. Writes nothing.
-    pub(super) fn scrub(&self, context: &IoContext) -> ScrubReport {
+    /// Compares the redundancy of all stripes with their data, and makes it right if `repairs`.
+    pub(super) fn scrub(&self, repairs: bool, context: &IoContext) -> Result<ScrubReport, MediaError> {
         let mut report = ScrubReport::default();
+        if repairs {
+            self.check_writable()?;
+        }
         for stripe in 0..self.geometry.stripes {
-            let locked = self.locks.lock(BTreeSet::from([stripe]));
-            let compared = self.compare(stripe, context);
-            drop(locked);
+            let _locked = self.locks.lock(BTreeSet::from([stripe]));
+            let is_due = self.intents.lock().is_due(stripe / self.region_stripes);
+            let compared = self.compare(stripe, !is_due, context);
+            self.state.lock().statistics.scrubbed_stripes += 1;
             match compared {
-                Comparison::Wrong(columns) => {
+                Comparison::Wrong(columns, failed) => {
                     report.stripes += 1;
-                    if !columns.is_empty() {
-                        report.mismatched_stripes += 1;
-                        if report.mismatched.len() < REPORTED_STRIPES_MAX {
-                            report.mismatched.push(stripe);
+                    if columns.is_empty() {
+                        continue;
+                    }
+                    report.mismatched_stripes += 1;
+                    if report.mismatched.len() < REPORTED_STRIPES_MAX {
+                        report.mismatched.push(stripe);
+                    }
+                    if repairs {
+                        self.write_whole(stripe, columns)?;
+                        report.repaired_stripes += 1;
+                        for (column, error) in failed {
+                            let slot = self.geometry.member_of(stripe, column);
+                            self.record_incident(Incident { slot, error, is_repaired: true });
                         }
                     }
                 }
@@ -218,7 +267,10 @@ impl Shared {
                 Comparison::Unreadable(_) => report.unreadable_stripes += 1,
             }
         }
-        report
+        if repairs {
+            self.sync(context)?;
+        }
+        Ok(report)
     }
 
     /// Computes the part that a replaced member has of each stripe, and takes the member into use.
@@ -256,22 +308,27 @@ impl Shared {
             Column::Copy(_) => 0..chunk,
             Column::P | Column::Q => 0..geometry.stripe_bytes(),
         };
-        let mut wanted = [Wanted { stripe, damage: self.damage(stripe), error: None }];
+        let mut wanted = [Wanted::new(stripe, self.damage(stripe), Vec::new())];
         let plan = |_: usize, damage: Damage| plan_read(geometry, stripe, &range, damage);
-        let gathered = self.gather(&mut wanted, plan, |plan: &ReadPlan| &plan.reads, &context());
-        let found = gathered.into_iter().next().flatten().and_then(|gathered| {
-            stripe::answer(geometry, &range, &gathered.plan, &gathered.found(&gathered.plan.reads)).ok()
-        });
+        let mut verify = |_: usize, read: &ColumnIo, io: &mut MemberIo| self.verify_found(stripe, read, io);
+        let gathered = self.gather(&mut wanted, plan, |plan: &ReadPlan| &plan.reads, &mut verify, &context());
         let [wanted] = wanted;
-        let data = found.ok_or_else(|| self.lost(stripe, &wanted))?;
+        let gathered = gathered.into_iter().next().flatten().ok_or_else(|| self.lost(stripe, &wanted))?;
+        let found = gathered.found(&gathered.plan.reads);
+        let data = stripe::answer(geometry, &range, &gathered.plan, &found).map_err(|_| self.lost(stripe, &wanted))?;
         let mut bytes = AlignedBuffer::new(chunk as usize, self.alignment_bytes);
+        let mut tuples = None;
         match column {
             Column::P => parity::compute_p(data.chunks(chunk as usize), &mut bytes),
             Column::Q => parity::compute_q(data.chunks(chunk as usize), &mut bytes),
-            Column::Data(_) | Column::Copy(_) => bytes.copy_from_slice(&data),
+            Column::Data(_) => bytes.copy_from_slice(&data),
+            Column::Copy(_) => {
+                bytes.copy_from_slice(&data);
+                tuples = gathered.ios().next().and_then(MemberIo::tuples).map(<[u8]>::to_vec);
+            }
         }
         self.check_running()?;
-        self.write_whole(stripe, vec![(column, bytes)])
+        self.write_whole(stripe, vec![Expected { column, bytes, tuples }])
     }
 
     /// Records that a rebuilt member has everything.
@@ -288,6 +345,10 @@ impl Shared {
         }
         let failed = self.write_record(&mut record);
         drop(record);
+        if let Some(journal) = &self.journal {
+            // As many may be lost again.
+            journal.members_changed();
+        }
         self.lose(failed)
     }
 }

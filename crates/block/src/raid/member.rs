@@ -1,5 +1,7 @@
 //! The members of an open array, and one actor for each that does its I/O.
 
+use super::plan::ColumnIo;
+use super::stripe_journal::JournaledWrite;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use varve_env::channel::{self, Receiver, Sender};
@@ -19,8 +21,8 @@ pub(super) struct MemberIo {
 
 #[derive(Debug)]
 pub(super) enum IoKind {
-    Read(AlignedBuffer),
-    Write { bytes: Arc<AlignedBuffer>, is_durable: bool },
+    Read { bytes: AlignedBuffer, tuples: Option<Vec<u8>> },
+    Write { bytes: Arc<AlignedBuffer>, tuples: Option<Arc<Vec<u8>>>, is_durable: bool },
     Discard { length_bytes: u64 },
 }
 
@@ -32,8 +34,28 @@ impl MemberIo {
     /// The bytes that a read found; none of another I/O.
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.kind {
-            IoKind::Read(bytes) => bytes,
+            IoKind::Read { bytes, .. } => bytes,
             _ => &[],
+        }
+    }
+
+    /// The journal's entry for a write or discard of a column.
+    pub(super) fn journaled(&self, stripe: u64, write: &ColumnIo) -> JournaledWrite<'_> {
+        let data = match &self.kind {
+            IoKind::Write { bytes, tuples, .. } => {
+                Some((&bytes[..], tuples.as_ref().map_or(&[][..], |tuples| &tuples[..])))
+            }
+            IoKind::Read { .. } | IoKind::Discard { .. } => None,
+        };
+        let ColumnIo { column, range } = write;
+        JournaledWrite { stripe, column: *column, start: range.start, length: range.end - range.start, data }
+    }
+
+    /// The tuples that a read found, if it asked for them.
+    pub(super) fn tuples(&self) -> Option<&[u8]> {
+        match &self.kind {
+            IoKind::Read { tuples, .. } => tuples.as_deref(),
+            _ => None,
         }
     }
 }
@@ -44,7 +66,8 @@ type Numbered = Vec<(usize, MemberIo)>;
 struct Job {
     ios: Numbered,
     context: IoContext,
-    reply: Sender<Numbered>,
+    slot: usize,
+    reply: Sender<(usize, Numbered)>,
 }
 
 enum Command {
@@ -61,7 +84,7 @@ enum Command {
 /// A member of an open array. Its actor ends with [`Member::end`].
 pub(super) struct Member {
     pub(super) device: Device,
-    order: Arc<SyncOrder>,
+    pub(super) order: Arc<SyncOrder>,
     commands: Sender<Command>,
     actor: Mutex<Option<JoinHandle<()>>>,
 }
@@ -118,7 +141,7 @@ fn serve(device: &Device, order: &SyncOrder, commands: &Receiver<Command>) {
                 run(device, jobs.iter_mut().flat_map(|job| &mut job.ios).map(|(_, io)| io), &context);
                 for job in jobs {
                     // A caller that panicked does not listen.
-                    let _ = job.reply.send(job.ios);
+                    let _ = job.reply.send((job.slot, job.ios));
                 }
             }
         }
@@ -128,8 +151,8 @@ fn serve(device: &Device, order: &SyncOrder, commands: &Receiver<Command>) {
 /// Does I/Os of a device as one batch.
 fn run<'a>(device: &Device, ios: impl Iterator<Item = &'a mut MemberIo>, context: &IoContext) {
     enum Slices<'a> {
-        Read([IoSliceMut<'a>; 1]),
-        Write([IoSlice<'a>; 1], bool),
+        Read([IoSliceMut<'a>; 1], Option<&'a mut [u8]>),
+        Write([IoSlice<'a>; 1], Option<&'a [u8]>, bool),
         Discard(u64),
     }
     let (mut outcomes, mut slices) = (Vec::new(), Vec::new());
@@ -138,19 +161,25 @@ fn run<'a>(device: &Device, ios: impl Iterator<Item = &'a mut MemberIo>, context
         slices.push((
             io.offset_bytes,
             match &mut io.kind {
-                IoKind::Read(bytes) => Slices::Read([IoSliceMut::new(bytes)]),
-                IoKind::Write { bytes, is_durable } => Slices::Write([IoSlice::new(bytes)], *is_durable),
+                IoKind::Read { bytes, tuples } => Slices::Read([IoSliceMut::new(bytes)], tuples.as_deref_mut()),
+                IoKind::Write { bytes, tuples, is_durable } => {
+                    Slices::Write([IoSlice::new(bytes)], tuples.as_ref().map(|tuples| &tuples[..]), *is_durable)
+                }
                 IoKind::Discard { length_bytes } => Slices::Discard(*length_bytes),
             },
         ));
     }
     let mut requests: Vec<Request<'_>> = slices
         .iter_mut()
-        .map(|(offset_bytes, slices)| match slices {
-            Slices::Read(slices) => Request::read(*offset_bytes, slices),
-            Slices::Write(slices, true) => Request::write_durable(*offset_bytes, slices),
-            Slices::Write(slices, false) => Request::write(*offset_bytes, slices),
-            Slices::Discard(length_bytes) => Request::discard(*offset_bytes, *length_bytes),
+        .map(|(offset_bytes, slices)| {
+            let transfer = match slices {
+                Slices::Read(data, tuples) => Transfer::Read { data, protection: tuples.as_deref_mut() },
+                Slices::Write(data, tuples, durable) => {
+                    Transfer::Write { data, protection: *tuples, durable: *durable }
+                }
+                Slices::Discard(length_bytes) => Transfer::Discard { length_bytes: *length_bytes },
+            };
+            Request { offset_bytes: *offset_bytes, transfer, outcome: Ok(()) }
         })
         .collect();
     let result = device.block.execute(&mut requests, context);
@@ -161,46 +190,90 @@ fn run<'a>(device: &Device, ios: impl Iterator<Item = &'a mut MemberIo>, context
     }
 }
 
+/// Work of the caller while members do I/O. Both functions get the index of the I/O, the slot of its member, and the I/O,
+/// whose outcome they may set.
+pub(super) struct PartWork<'a> {
+    /// Called before an I/O is sent; one that it fails is not sent.
+    pub(super) before: &'a mut dyn FnMut(usize, usize, &mut MemberIo),
+    /// Called when an I/O has succeeded.
+    pub(super) arrived: &'a mut dyn FnMut(usize, usize, &mut MemberIo),
+    /// The caller calls `arrived` while members work, and leaves every member's part to the member's actor.
+    pub(super) overlaps: bool,
+}
+
+/// Parts of a member from this size on take longer than two hand-overs to and from its actor, in bytes.
+const OVERLAP_BYTES_MIN: u64 = 64 << 10;
+
 /// Does I/Os of several members at once, each with the index of its member in `members`, and returns them in the
-/// order they came in. The caller does the part of one member; the actors do the others.
+/// order they came in. The caller does the part of one member, unless its work overlaps; the actors do the others.
 pub(super) fn run_all(
     env: &Env,
     members: &[Option<Arc<Member>>],
     ios: Vec<(usize, MemberIo)>,
+    work: PartWork<'_>,
     context: &IoContext,
 ) -> Vec<(usize, MemberIo)> {
+    let PartWork { before, arrived, overlaps } = work;
     let mut groups: Vec<Numbered> = members.iter().map(|_| Vec::new()).collect();
     let mut done: Vec<(usize, Option<MemberIo>)> = Vec::with_capacity(ios.len());
     // Where an I/O is lost with its actor.
     let mut offsets = Vec::with_capacity(ios.len());
+    let mut bytes = 0;
     for (number, (slot, io)) in ios.into_iter().enumerate() {
         offsets.push(io.offset_bytes);
         done.push((slot, None));
+        bytes += io.bytes().len() as u64;
         if let Some(group) = groups.get_mut(slot) {
             group.push((number, io));
         }
     }
-    let mut shares: Vec<(&Arc<Member>, Numbered)> = members
+    let mut shares: Vec<(usize, &Arc<Member>, Numbered)> = members
         .iter()
         .zip(groups)
-        .filter_map(|(member, group)| member.as_ref().map(|member| (member, group)))
-        .filter(|(_, group)| !group.is_empty())
+        .enumerate()
+        .filter_map(|(slot, (member, group))| member.as_ref().map(|member| (slot, member, group)))
+        .filter(|(.., group)| !group.is_empty())
         .collect();
-    let own = shares.pop();
-    let mut keep = |group: Numbered| group.into_iter().for_each(|(number, io)| done[number].1 = Some(io));
+    let own = match overlaps && bytes >= OVERLAP_BYTES_MIN && shares.len() > 1 {
+        true => None,
+        false => shares.pop(),
+    };
+    let mut keep = |slot: usize, group: Numbered| {
+        for (number, mut io) in group {
+            if io.outcome.is_ok() {
+                arrived(number, slot, &mut io);
+            }
+            done[number].1 = Some(io);
+        }
+    };
+    let mut verified = |slot: usize, group: Numbered| -> (Numbered, Numbered) {
+        let check = |(number, mut io): (usize, MemberIo)| {
+            before(number, slot, &mut io);
+            (number, io)
+        };
+        group.into_iter().map(check).partition(|(_, io)| io.outcome.is_ok())
+    };
     let (reply, replies) = channel::bounded(env, "parts of a request", shares.len());
-    for (member, ios) in shares {
-        let job = Job { ios, context: *context, reply: reply.clone() };
-        // One whose actor panicked fails below.
-        let _ = member.commands.send(Command::Run(job));
+    for (slot, member, ios) in shares {
+        let (ios, refused) = verified(slot, ios);
+        keep(slot, refused);
+        if !ios.is_empty() {
+            let job = Job { ios, context: *context, slot, reply: reply.clone() };
+            // One whose actor panicked fails below.
+            let _ = member.commands.send(Command::Run(job));
+        }
     }
     drop(reply);
-    if let Some((member, mut ios)) = own {
-        run(&member.device, ios.iter_mut().map(|(_, io)| io), context);
-        keep(ios);
+    if let Some((slot, member, ios)) = own {
+        let (mut ios, refused) = verified(slot, ios);
+        keep(slot, refused);
+        if !ios.is_empty() {
+            run(&member.device, ios.iter_mut().map(|(_, io)| io), context);
+            keep(slot, ios);
+        }
     }
-    while let Ok(group) = replies.recv() {
-        keep(group);
+    while let Ok((slot, group)) = replies.recv() {
+        keep(slot, group);
     }
     let finish = |((slot, io), offset_bytes): ((usize, Option<MemberIo>), u64)| {
         let io = io.unwrap_or_else(|| {

@@ -4,7 +4,8 @@ use super::device::{MemberState, Shared};
 use super::error::Stopped;
 use super::geometry::RaidLevel;
 use super::intent::{IntentMap, IntentPage};
-use super::member::{IoKind, Member, MemberIo, run_all, sync_all};
+use super::member::{IoKind, Member, MemberIo, PartWork, run_all, sync_all};
+use super::stripe_journal::Surroundings;
 use super::superblock::{COPIES, INTENT_PAGES, Superblock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,9 +23,10 @@ fn write_to_all(
     let alignment = |member: &Member| member.device.block.capabilities().buffer_alignment_bytes as usize;
     let ios = members.iter().enumerate().filter_map(|(slot, member)| {
         let bytes = Arc::new(AlignedBuffer::copy_of(&bytes(slot), alignment(member.as_ref()?)));
-        Some((slot, MemberIo::new(offset_bytes, IoKind::Write { bytes, is_durable: false })))
+        Some((slot, MemberIo::new(offset_bytes, IoKind::Write { bytes, tuples: None, is_durable: false })))
     });
-    let done = run_all(env, members, ios.collect(), context);
+    let work = PartWork { before: &mut |_, _, _| (), arrived: &mut |_, _, _| (), overlaps: false };
+    let done = run_all(env, members, ios.collect(), work, context);
     let mut failed: Vec<(usize, MediaError)> =
         done.into_iter().filter_map(|(slot, io)| Some((slot, io.outcome.err()?))).collect();
     for (slot, error) in sync_all(env, members, context) {
@@ -201,11 +203,29 @@ impl Shared {
         Ok(())
     }
 
+    /// Calls `work` with what the journal of stripes needs of the array.
+    pub(super) fn with_surroundings<T>(&self, context: &IoContext, work: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+        let grounds = || {
+            let state = self.state.lock();
+            let slots = state.slots.iter().enumerate().filter(|(_, slot)| slot.state == MemberState::InUse);
+            let ground = |(number, slot): (usize, &super::device::Slot)| {
+                slot.member.as_ref().map(|member| (number, member.device.clone(), Arc::clone(&member.order)))
+            };
+            slots.filter_map(ground).collect()
+        };
+        let replicas = self.geometry.level.tolerated(self.geometry.members) + 1;
+        let (sync, lose) = (|| self.sync(context), |failed| self.lose(failed));
+        work(&Surroundings { replicas, grounds: &grounds, sync: &sync, lose: &lose })
+    }
+
     /// Takes away marks of regions that need no resync, when the last handle goes. Without it there is more to resync.
     pub(super) fn close(&self) {
         let context = IoContext::of(IoClass::Metadata);
         if self.is_read_only || self.geometry.level == RaidLevel::Raid0 {
             return;
+        }
+        if let Some(journal) = &self.journal {
+            self.with_surroundings(&context, |array| journal.close(array, &context));
         }
         let has_marks = !self.intents.lock().page().marked.is_empty();
         if has_marks && self.sync(&context).is_ok() {

@@ -1,20 +1,22 @@
 //! How an array is made and opened.
 
 use super::assembly::{Assembly, Given, MemberFound, assemble, inspect};
-use super::device::{ArrayDevice, ArrayStatistics, Front, MemberState, Shared, Slot};
+use super::device::{ArrayDevice, ArrayStatistics, BufferFaults, Front, Incident, MemberState, Shared, Slot};
 use super::error::{ArrayError, name_of};
 use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
 use super::intent::{FoundPage, IntentMap, IntentPage, newest, region_stripes};
 use super::maintenance::ScrubReport;
 use super::member::Member;
 use super::membership::{write_page, write_superblocks};
+use super::protection::Dix;
+use super::stripe_journal::{self, JournaledWrite, OpenJournal, Payload, StripeJournal};
 use super::superblock::{CHUNK_BYTES_MAX, INTENT_PAGES, Superblock, UNIT_BYTES};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_env::{Env, Mutex};
 use varve_media::{
     AlignedBuffer, BlockDeviceExt, Capabilities, Device, Geometry, IoClass, IoContext, MediaError, MediaErrorKind,
-    NominalPerformance, Operation,
+    NominalPerformance, Operation, ProtectionFormat, SyncOrder,
 };
 
 /// Size of a chunk unless another one is named, in bytes: a flush or compaction covers whole stripes.
@@ -35,6 +37,11 @@ pub struct ArrayParameters {
     /// Size of a chunk in bytes, a multiple of 4096; `None` is [`DEFAULT_CHUNK_BYTES`] for a new array, and whatever an
     /// existing one has.
     pub chunk_bytes: Option<u64>,
+    /// Treatment of the members' protection information.
+    pub dix: Dix,
+    /// Place of the journal of stripes; `None` keeps that of an existing array, and is [`StripeJournal::None`] for a new one.
+    /// Levels without parity have no journal.
+    pub journal: Option<StripeJournal>,
 }
 
 /// What opening may do.
@@ -51,6 +58,41 @@ pub struct ArrayOpening {
     pub accepts_unsynced: bool,
     /// Write nothing to the members: no marks, no resync, no rebuild. Writes to the array are refused.
     pub is_read_only: bool,
+}
+
+/// Identity, shape and state of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ArrayStatus {
+    /// Identity, in hexadecimal.
+    pub identity: String,
+    /// Level.
+    pub level: RaidLevel,
+    /// Grows with each change of the members in use.
+    pub generation: u64,
+    /// Bytes of data.
+    pub capacity_bytes: u64,
+    /// Bytes that lie together on one member.
+    pub chunk_bytes: u64,
+    /// Number of stripes.
+    pub stripes: u64,
+    /// Regions whose redundancy may not fit their data.
+    pub due_regions: u64,
+    /// Bytes of data of a region.
+    pub region_bytes: u64,
+    /// Format of the members' protection information.
+    pub protection: Option<ProtectionFormat>,
+    /// Place of the journal of stripes.
+    pub journal: StripeJournal,
+    /// State of each member, by slot, with the name of its device where that is there.
+    pub members: Vec<(Option<String>, MemberState)>,
+}
+
+impl ArrayStatus {
+    /// Every member has its part of everything.
+    pub fn is_whole(&self) -> bool {
+        self.due_regions == 0 && self.members.iter().all(|(_, state)| *state == MemberState::InUse)
+    }
 }
 
 impl Default for ArrayOpening {
@@ -86,9 +128,6 @@ fn unsuitable(device: &Device, expected: impl Into<String>, found: impl Into<Str
 /// Refuses devices that cannot be members.
 fn check_member(device: &Device) -> Result<(), ArrayError> {
     let (geometry, capabilities) = (device.block.geometry(), device.block.capabilities());
-    if capabilities.protection.is_some() {
-        return Err(unsuitable(device, "blocks without protection information", "some"));
-    }
     if capabilities.zones.is_some() || capabilities.tracks.is_some() {
         return Err(unsuitable(device, "sectors that can be written at any time", "zones or tracks"));
     }
@@ -103,8 +142,22 @@ fn check_member(device: &Device) -> Result<(), ArrayError> {
     Ok(())
 }
 
+/// Refuses a member whose protection information is not that of the array.
+fn check_protection(device: &Device, expected: Option<ProtectionFormat>) -> Result<(), ArrayError> {
+    let found = device.block.capabilities().protection;
+    let text = |format: Option<ProtectionFormat>| match format {
+        None => "no protection information".to_owned(),
+        Some(ProtectionFormat { protection_type, guard, interval_bytes }) => {
+            let (number, guard) = (protection_type.number(), guard.name());
+            format!("protection information of type {number} with {guard} guards for every {interval_bytes} bytes")
+        }
+    };
+    if found == expected { Ok(()) } else { Err(unsuitable(device, text(expected), text(found))) }
+}
+
 /// Sizes and properties of an array of these members.
-fn describe(geometry: &ArrayGeometry, sector_bytes: u32, members: &[&Device]) -> (Geometry, Capabilities) {
+fn describe(superblock: &Superblock, dix: Dix, members: &[&Device]) -> (Geometry, Capabilities) {
+    let (geometry, sector_bytes) = (&superblock.geometry, superblock.sector_bytes);
     let blocks = || members.iter().map(|member| &member.block);
     let physical = blocks().map(|block| block.geometry().physical_sector_bytes).max().unwrap_or(sector_bytes);
     let sizes = Geometry {
@@ -131,6 +184,8 @@ fn describe(geometry: &ArrayGeometry, sector_bytes: u32, members: &[&Device]) ->
         queue_depth: blocks().map(|block| block.capabilities().queue_depth).fold(0, u32::saturating_add).max(1),
         nominal,
         seek: blocks().find_map(|block| block.capabilities().seek),
+        buffer_alignment_bytes: blocks().map(|block| block.capabilities().buffer_alignment_bytes).max().unwrap_or(1),
+        protection: superblock.protection.filter(|_| dix != Dix::Off),
         ..Capabilities::of_blocks()
     };
     (sizes, capabilities)
@@ -151,10 +206,15 @@ fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superbloc
         let expected = format!("a multiple of 4096 bytes, at most {CHUNK_BYTES_MAX}");
         return Err(ArrayError::Chunk { expected, found: chunk_bytes });
     }
-    let data_offset = DATA_OFFSETS[usize::from(first >= LARGE_MEMBER_BYTES)];
+    let shape = ArrayGeometry { level: parameters.level, members: members.len(), chunk_bytes, stripes: 0 };
+    let has_journal = parameters.journal == Some(StripeJournal::Members) && parameters.level.parity_columns() > 0;
+    let journal_area_bytes = if has_journal { stripe_journal::area_bytes(&shape, first) } else { 0 };
+    let data_offset = DATA_OFFSETS[usize::from(first >= LARGE_MEMBER_BYTES)].saturating_add(2 * journal_area_bytes);
     let stripes = first.saturating_sub(data_offset) / chunk_bytes;
     let sector_bytes = members.iter().map(|member| member.block.geometry().sector_bytes).max().unwrap_or(512).max(512);
-    let geometry = ArrayGeometry { level: parameters.level, members: members.len(), chunk_bytes, stripes };
+    let protection = members.first().and_then(|member| member.block.capabilities().protection);
+    members.iter().try_for_each(|member| check_protection(member, protection))?;
+    let geometry = ArrayGeometry { stripes, ..shape };
     let superblock = Superblock {
         identity: [0; 16],
         generation: 0,
@@ -165,6 +225,8 @@ fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superbloc
         region_stripes: region_stripes(stripes, chunk_bytes),
         slot: 0,
         sector_bytes,
+        protection,
+        journal_area_bytes,
         is_made: false,
         geometry,
     };
@@ -173,6 +235,60 @@ fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superbloc
         None => ArrayError::damaged(&parameters.name, flaw),
     })?;
     Ok(superblock)
+}
+
+/// Replays the journal of stripes, and makes the result durable. Returns the number of the journal's begin.
+///
+/// # Errors
+/// Errors of the devices; a journal that is damaged on every member; [`ArrayError::Unsynced`] if members are missing, the
+/// journal has records, and the array is opened for reading only.
+fn replay(
+    env: &Env,
+    superblock: &Superblock,
+    devices: &[Option<&Device>],
+    is_read_only: bool,
+    context: &IoContext,
+) -> Result<u64, ArrayError> {
+    let is_whole = |slot: &usize| superblock.is_in_use(*slot) && !superblock.is_rebuilding(*slot);
+    let members: Vec<(usize, &Device)> =
+        (0..devices.len()).filter(is_whole).filter_map(|slot| Some((slot, devices[slot]?))).collect();
+    let recovered = stripe_journal::recover(env, superblock, &members, context)?;
+    let geometry = &superblock.geometry;
+    if is_read_only {
+        let missing = devices.len() - members.len();
+        if missing > 0 && !recovered.payloads.is_empty() {
+            let regions = recovered.payloads.len();
+            let region_bytes = geometry.stripe_bytes();
+            return Err(ArrayError::Unsynced { array: name_of(&superblock.identity), missing, regions, region_bytes });
+        }
+        return Ok(recovered.times);
+    }
+    for payload in &recovered.payloads {
+        // It was decoded when it was read.
+        let Ok(Payload::Writes(writes)) = stripe_journal::decode(payload, superblock) else { continue };
+        for JournaledWrite { stripe, column, start, length, data } in writes {
+            let slot = geometry.member_of(stripe, column);
+            let Some((_, device)) = members.iter().find(|(other, _)| *other == slot) else { continue };
+            let offset_bytes = superblock.data_offset + stripe * geometry.chunk_bytes + start;
+            match data {
+                None => device.block.discard_at(offset_bytes, length, context)?,
+                Some((data, tuples)) => {
+                    let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+                    let data = AlignedBuffer::copy_of(data, alignment);
+                    match tuples.is_empty() {
+                        true => device.block.write_at(offset_bytes, &data, context)?,
+                        false => device.block.write_protected_at(offset_bytes, &data, tuples, context)?,
+                    }
+                }
+            }
+        }
+    }
+    if !recovered.payloads.is_empty() {
+        for (_, device) in &members {
+            SyncOrder::shared(env, device.block.clone()).sync(context)?;
+        }
+    }
+    Ok(recovered.times)
 }
 
 impl Array {
@@ -204,10 +320,15 @@ impl Array {
             Assembly::Open { superblock, places, needs_record } => {
                 let devices: Vec<Option<&Device>> =
                     places.iter().map(|place| place.and_then(|place| members[place].as_ref())).collect();
+                devices.iter().flatten().try_for_each(|device| check_protection(device, superblock.protection))?;
                 let pages = Array::read_intents(&superblock, &devices, &context)?;
                 let lost = (0..devices.len())
                     .filter(|slot| !superblock.is_in_use(*slot) || superblock.is_rebuilding(*slot))
                     .count();
+                let times = match superblock.has_journal() {
+                    true => replay(env, &superblock, &devices, opening.is_read_only, &context)?,
+                    false => 0,
+                };
                 let has_parity = level.parity_columns() > 0;
                 if has_parity && lost > 0 && !pages.marked.is_empty() && !opening.accepts_unsynced {
                     return Err(ArrayError::Unsynced {
@@ -217,7 +338,9 @@ impl Array {
                         region_bytes: superblock.region_stripes.saturating_mul(superblock.geometry.stripe_bytes()),
                     });
                 }
-                Array::start(env, &devices, parameters, superblock, pages, (needs_record, opening.is_read_only))
+                let journal = superblock.has_journal().then(|| OpenJournal::new(env, &superblock, times));
+                let how = (needs_record, opening.is_read_only);
+                Array::start(env, &devices, parameters, (superblock, journal), pages, how)
             }
         }
     }
@@ -269,7 +392,8 @@ impl Array {
         }
         (superblock.generation, superblock.is_made) = (1, true);
         let devices: Vec<Option<&Device>> = devices.into_iter().map(Some).collect();
-        Array::start(env, &devices, parameters, superblock, page, (false, opening.is_read_only))
+        let journal = superblock.has_journal().then(|| OpenJournal::new(env, &superblock, 0));
+        Array::start(env, &devices, parameters, (superblock, journal), page, (false, opening.is_read_only))
     }
 
     /// The marks on all members together. Damaged pages of one member hide nothing that another one has.
@@ -315,12 +439,12 @@ impl Array {
         env: &Env,
         devices: &[Option<&Device>],
         parameters: &ArrayParameters,
-        superblock: Superblock,
+        (superblock, journal): (Superblock, Option<OpenJournal>),
         page: IntentPage,
         (needs_record, is_read_only): (bool, bool),
     ) -> Result<(Device, Array), ArrayError> {
         let there: Vec<&Device> = devices.iter().copied().flatten().collect();
-        let described = describe(&superblock.geometry, superblock.sector_bytes, &there);
+        let described = describe(&superblock, parameters.dix, &there);
         let slots = devices.iter().enumerate().map(|(slot, device)| {
             let state = match (superblock.is_in_use(slot), superblock.is_rebuilding(slot)) {
                 (true, true) => MemberState::Rebuilding { done_stripes: 0 },
@@ -333,12 +457,17 @@ impl Array {
         let slots = slots.collect();
         let intents = IntentMap::new(page.clone());
         let name = parameters.name.clone();
-        let shared = Shared::new(env, name, described, superblock, slots, intents, is_read_only);
+        let shared =
+            Shared::new(env, (name, parameters.dix), described, (superblock, journal), (slots, intents), is_read_only);
         let front = Arc::new(Front { shared: Arc::new(shared), maintenance: Mutex::new(env, "array's thread", None) });
         let shared = &front.shared;
         if !is_read_only {
             if needs_record {
                 shared.record_opening(page)?;
+            }
+            if let Some(journal) = &shared.journal {
+                let context = IoContext::of(IoClass::Metadata);
+                shared.with_surroundings(&context, |array| journal.open(array, &context))?;
             }
             if parameters.level != RaidLevel::Raid0 {
                 let shared = Arc::clone(shared);
@@ -347,6 +476,32 @@ impl Array {
         }
         let device = Device::of_blocks(Arc::new(ArrayDevice { front: Arc::clone(&front) }));
         Ok((device, Array { front }))
+    }
+
+    /// Identity, shape and state of the array.
+    pub fn status(&self) -> ArrayStatus {
+        let shared = &self.front.shared;
+        let (identity, protection, has_journal) = {
+            let record = shared.record.lock();
+            (name_of(&record.identity), record.protection, record.has_journal())
+        };
+        let journal = if has_journal { StripeJournal::Members } else { StripeJournal::None };
+        let due_regions = shared.intents.lock().due().count() as u64;
+        let generation = shared.state.lock().generation;
+        let geometry = &shared.geometry;
+        ArrayStatus {
+            identity,
+            level: geometry.level,
+            generation,
+            capacity_bytes: geometry.capacity_bytes(),
+            chunk_bytes: geometry.chunk_bytes,
+            stripes: geometry.stripes,
+            due_regions,
+            region_bytes: shared.region_stripes.saturating_mul(geometry.stripe_bytes()),
+            protection,
+            journal,
+            members: self.members(),
+        }
     }
 
     /// State of each member, by slot, with the name of its device where that is there.
@@ -372,10 +527,24 @@ impl Array {
         state.slots.iter().filter(|slot| slot.state != MemberState::InUse).count()
     }
 
-    /// Compares the redundancy of every stripe with its data, while the array serves. Reads all members once; writes
-    /// nothing.
-    pub fn scrub(&self, context: &IoContext) -> ScrubReport {
-        self.front.shared.scrub(context)
+    /// Compares the redundancy of every stripe with its data, while the array serves, and reads every copy and all protection
+    /// information. `repairs` computes redundancy again where it does not fit, and data that cannot be read or do not fit their
+    /// protection information; without it nothing is written. Reads all members once.
+    ///
+    /// # Errors
+    /// With `repairs`: the array was opened for reading only; a device failed.
+    pub fn scrub(&self, repairs: bool, context: &IoContext) -> Result<ScrubReport, MediaError> {
+        self.front.shared.scrub(repairs, context)
+    }
+
+    /// The last 64 parts that could not be read or did not match their protection information.
+    pub fn incidents(&self) -> Vec<Incident> {
+        self.front.shared.state.lock().incidents.iter().cloned().collect()
+    }
+
+    /// Damages buffers from now on, for experiments. Only the first call counts.
+    pub fn strike_buffers(&self, faults: Arc<dyn BufferFaults>) {
+        let _ = self.front.shared.faults.set(faults);
     }
 
     /// Takes a member out of use, as if a write to it had failed.
@@ -403,7 +572,11 @@ impl Array {
         if !shared.lost_slots().contains(&slot) {
             return Err(shared.no_such_slot(slot).into());
         }
-        let expected_bytes = shared.record.lock().member_bytes;
+        let (expected_bytes, protection) = {
+            let record = shared.record.lock();
+            (record.member_bytes, record.protection)
+        };
+        check_protection(device, protection)?;
         let found_bytes = device.block.geometry().capacity_bytes;
         if found_bytes < expected_bytes {
             let device = device.block.name().to_owned();

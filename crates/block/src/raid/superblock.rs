@@ -6,7 +6,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVERAI` |
-//! | 8 | 4 | version, 1 |
+//! | 8 | 4 | version: 1, or 2 with a journal of stripes |
 //! | 12 | 4 | level: 0, 1, 4, 5 or 6 |
 //! | 16 | 16 | identity of the array |
 //! | 32 | 8 | generation: grows with each change of the members in use |
@@ -20,15 +20,19 @@
 //! | 96 | 4 | members |
 //! | 100 | 4 | slot of this member |
 //! | 104 | 4 | bytes of a sector of the array |
-//! | 108 | 4 | protection information: 0, none |
+//! | 108 | 4 | protection information of the members: type (0 none, 1 to 3), guard (0 CRC, 1 Internet checksum), binary logarithm of the bytes of an interval, 0 |
 //! | 112 | 4 | state: 1 being made, 2 made |
-//! | 116 | 4 | crc32c of bytes 0 to 116 |
-//! | 120 | 3976 | zero |
+//! | 116 | 8 | bytes of each area of the journal of stripes; version 1 does not have this field |
+//! | 124 | 4 | crc32c of all before it; at 116 in version 1 |
+//! | 128 | | zero up to 4096, from 120 on in version 1 |
+//!
+//! The two areas of the journal end where the data begin ([`super::stripe_journal`]).
 
 use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
 use super::intent::REGIONS_MAX;
 use crate::wire::{u32_at, u64_at};
 use varve_media::ARRAY_MEMBER_MARK as MAGIC;
+use varve_media::{GuardKind, ProtectionFormat, ProtectionType};
 
 /// Bytes of a copy of the superblock, and of a page of the intent map.
 pub(super) const UNIT_BYTES: u64 = 4096;
@@ -41,9 +45,12 @@ pub(super) const DATA_OFFSET_MIN: u64 = 4 * UNIT_BYTES;
 /// Largest chunk, in bytes.
 pub(super) const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-pub(super) const VERSION: u32 = 1;
-const CHECKED_BYTES: usize = 116;
-const PROTECTION_NONE: u32 = 0;
+/// The newest version. Version 1 has no journal of stripes, and is written where there is none.
+pub(super) const VERSION: u32 = 2;
+/// Bytes before the checksum, of versions 1 and 2.
+const CHECKED_BYTES: [usize; 2] = [116, 124];
+/// Binary logarithms of valid intervals (512 to 4096 bytes).
+const INTERVAL_LOGARITHMS: std::ops::RangeInclusive<u8> = 9..=12;
 
 /// What an array is made of, as one of its members has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +66,10 @@ pub(super) struct Superblock {
     pub(super) region_stripes: u64,
     pub(super) slot: usize,
     pub(super) sector_bytes: u32,
+    /// Format of the protection information of every member.
+    pub(super) protection: Option<ProtectionFormat>,
+    /// Bytes of each area of the journal of stripes; 0 without one.
+    pub(super) journal_area_bytes: u64,
     /// Every member has a superblock of this array.
     pub(super) is_made: bool,
 }
@@ -89,12 +100,47 @@ pub(super) enum Found {
     Damaged(Flaw),
 }
 
+/// Bytes before the checksum of a version.
+fn checked_bytes(version: u32) -> usize {
+    CHECKED_BYTES[usize::from(version != 1)]
+}
+
+fn encode_protection(format: Option<ProtectionFormat>) -> u32 {
+    let Some(ProtectionFormat { protection_type, guard, interval_bytes }) = format else { return 0 };
+    let guard = match guard {
+        GuardKind::Crc => 0,
+        GuardKind::IpChecksum => 1,
+    };
+    u32::from_le_bytes([protection_type.number(), guard, interval_bytes.ilog2() as u8, 0])
+}
+
+/// # Errors
+/// A code that is not known here: the code.
+fn decode_protection(code: u32) -> Result<Option<ProtectionFormat>, u32> {
+    let [number, guard, logarithm, rest] = code.to_le_bytes();
+    if code == 0 {
+        return Ok(None);
+    }
+    let guard = match guard {
+        0 => GuardKind::Crc,
+        1 => GuardKind::IpChecksum,
+        _ => return Err(code),
+    };
+    match ProtectionType::of_number(number.into()) {
+        Some(protection_type) if rest == 0 && INTERVAL_LOGARITHMS.contains(&logarithm) => {
+            Ok(Some(ProtectionFormat { protection_type, guard, interval_bytes: 1 << logarithm }))
+        }
+        _ => Err(code),
+    }
+}
+
 impl Superblock {
     pub(super) fn encode(&self) -> Vec<u8> {
         let geometry = &self.geometry;
         let mut bytes = Vec::with_capacity(UNIT_BYTES as usize);
         bytes.extend_from_slice(MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.journal_area_bytes > 0 { VERSION } else { 1 };
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&geometry.level.number().to_le_bytes());
         bytes.extend_from_slice(&self.identity);
         for field in [
@@ -110,8 +156,13 @@ impl Superblock {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
         let state = if self.is_made { 2 } else { 1 };
-        for field in [geometry.members as u32, self.slot as u32, self.sector_bytes, PROTECTION_NONE, state] {
+        for field in
+            [geometry.members as u32, self.slot as u32, self.sector_bytes, encode_protection(self.protection), state]
+        {
             bytes.extend_from_slice(&field.to_le_bytes());
+        }
+        if self.journal_area_bytes > 0 {
+            bytes.extend_from_slice(&self.journal_area_bytes.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -130,22 +181,23 @@ impl Superblock {
         if !bytes.starts_with(MAGIC) {
             return Found::Foreign;
         }
-        let (checksum, found) = (crc32c::crc32c(&bytes[..CHECKED_BYTES]), u32_at(bytes, CHECKED_BYTES));
+        let checked_bytes = checked_bytes(u32_at(bytes, 8));
+        let (checksum, found) = (crc32c::crc32c(&bytes[..checked_bytes]), u32_at(bytes, checked_bytes));
         if checksum != found {
             return Found::Damaged(flaw("checksum of the superblock", format!("{checksum:#x}"), format!("{found:#x}")));
         }
-        match (u32_at(bytes, 8), u32_at(bytes, 108)) {
-            (VERSION, PROTECTION_NONE) => {}
-            (VERSION, protection) => return Found::OtherProtection(protection),
+        let protection = match (u32_at(bytes, 8), decode_protection(u32_at(bytes, 108))) {
+            (1..=VERSION, Ok(protection)) => protection,
+            (1..=VERSION, Err(code)) => return Found::OtherProtection(code),
             (version, _) => return Found::OtherVersion(version),
-        }
-        match Superblock::checked(bytes) {
+        };
+        match Superblock::checked(bytes, protection) {
             Ok(superblock) => Found::Superblock(superblock),
             Err(flaw) => Found::Damaged(flaw),
         }
     }
 
-    fn checked(bytes: &[u8]) -> Result<Superblock, Flaw> {
+    fn checked(bytes: &[u8], protection: Option<ProtectionFormat>) -> Result<Superblock, Flaw> {
         let number = u32_at(bytes, 12);
         let level = RaidLevel::of_number(number).ok_or_else(|| flaw("level", "0, 1, 4, 5 or 6", number))?;
         let members = u32_at(bytes, 96) as usize;
@@ -165,6 +217,8 @@ impl Superblock {
             region_stripes: u64_at(bytes, 88),
             slot: u32_at(bytes, 100) as usize,
             sector_bytes: u32_at(bytes, 104),
+            protection,
+            journal_area_bytes: if u32_at(bytes, 8) == 1 { 0 } else { u64_at(bytes, 116) },
             is_made: match u32_at(bytes, 112) {
                 1 => false,
                 2 => true,
@@ -173,7 +227,10 @@ impl Superblock {
             geometry,
         };
         superblock.check()?;
-        match varve_media::is_zero(&bytes[CHECKED_BYTES + 4..]) {
+        if u32_at(bytes, 8) == VERSION && superblock.journal_area_bytes == 0 {
+            return Err(flaw("area of the journal", "some bytes in version 2", 0));
+        }
+        match varve_media::is_zero(&bytes[checked_bytes(u32_at(bytes, 8)) + 4..]) {
             true => Ok(superblock),
             false => Err(flaw("rest of the superblock", "zeros", "others")),
         }
@@ -186,11 +243,23 @@ impl Superblock {
         if !self.sector_bytes.is_power_of_two() || !(512..=UNIT_BYTES).contains(&sector) {
             return Err(flaw("sector", "512 to 4096 bytes, a power of two", sector));
         }
+        if let Some(format) = self.protection
+            && !sector.is_multiple_of(u64::from(format.interval_bytes))
+        {
+            let expected = format!("a whole fraction of a sector of {sector} bytes");
+            return Err(flaw("interval of protection information", expected, format.interval_bytes));
+        }
         if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(UNIT_BYTES) || chunk_bytes > CHUNK_BYTES_MAX {
             return Err(flaw("chunk", format!("a multiple of 4096 bytes up to {CHUNK_BYTES_MAX}"), chunk_bytes));
         }
         if self.data_offset < DATA_OFFSET_MIN || !self.data_offset.is_multiple_of(UNIT_BYTES) {
             return Err(flaw("data offset", format!("a multiple of 4096 from {DATA_OFFSET_MIN} on"), self.data_offset));
+        }
+        let journal = self.journal_area_bytes.checked_mul(2);
+        let is_before_data = journal.is_some_and(|bytes| bytes <= self.data_offset - DATA_OFFSET_MIN);
+        if !self.journal_area_bytes.is_multiple_of(UNIT_BYTES) || !is_before_data {
+            let expected = format!("a multiple of 4096 bytes, twice before the data at {}", self.data_offset);
+            return Err(flaw("area of the journal", expected, self.journal_area_bytes));
         }
         let end = stripes.checked_mul(chunk_bytes).and_then(|bytes| bytes.checked_add(self.data_offset));
         if stripes == 0 || end.is_none_or(|end| end > self.member_bytes) {
@@ -218,6 +287,11 @@ impl Superblock {
         Superblock { slot, ..self.clone() }
     }
 
+    /// Has a journal of stripes.
+    pub(super) fn has_journal(&self) -> bool {
+        self.journal_area_bytes > 0
+    }
+
     pub(super) fn is_in_use(&self, slot: usize) -> bool {
         self.in_use >> slot & 1 == 1
     }
@@ -236,10 +310,14 @@ pub(super) fn fuzz(data: &[u8]) {
     let mut sealed = data.to_vec();
     sealed.resize(UNIT_BYTES as usize, 0);
     sealed[..8].copy_from_slice(MAGIC);
-    sealed[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    sealed[108..112].fill(0);
-    let checksum = crc32c::crc32c(&sealed[..CHECKED_BYTES]).to_le_bytes();
-    sealed[CHECKED_BYTES..CHECKED_BYTES + 4].copy_from_slice(&checksum);
+    let version = 1 + u32_at(&sealed, 8) % VERSION;
+    sealed[8..12].copy_from_slice(&version.to_le_bytes());
+    if decode_protection(u32_at(&sealed, 108)).is_err() {
+        sealed[108..112].fill(0);
+    }
+    let checked_bytes = checked_bytes(version);
+    let checksum = crc32c::crc32c(&sealed[..checked_bytes]).to_le_bytes();
+    sealed[checked_bytes..checked_bytes + 4].copy_from_slice(&checksum);
     for bytes in [data, &sealed] {
         let Found::Superblock(superblock) = Superblock::decode(bytes) else { continue };
         assert!(superblock.check().is_ok());
@@ -264,6 +342,8 @@ pub(super) mod tests {
             region_stripes: 8,
             slot: 3,
             sector_bytes: 512,
+            protection: None,
+            journal_area_bytes: 0,
             is_made: true,
         }
     }
@@ -271,8 +351,18 @@ pub(super) mod tests {
     #[test]
     fn decodes_what_it_encodes() {
         for is_made in [true, false] {
-            let superblock = Superblock { is_made, ..superblock() };
-            assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
+            for journal_area_bytes in [0, 256 << 10] {
+                let superblock = Superblock { is_made, journal_area_bytes, ..superblock() };
+                assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
+            }
+        }
+        for number in 1..=3 {
+            for guard in [GuardKind::Crc, GuardKind::IpChecksum] {
+                let protection_type = ProtectionType::of_number(number).unwrap();
+                let protection = Some(ProtectionFormat { protection_type, guard, interval_bytes: 512 });
+                let superblock = Superblock { protection, ..superblock() };
+                assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
+            }
         }
         assert_eq!(Superblock::decode(&[0; UNIT_BYTES as usize]), Found::Blank);
         assert_eq!(Superblock::decode(&[7; UNIT_BYTES as usize]), Found::Foreign);
@@ -318,6 +408,8 @@ pub(super) mod tests {
             ("members in use", Superblock { in_use: 0b10_0000, ..superblock() }),
             ("members in use", Superblock { rebuilding: 0b10, ..superblock() }),
             ("slot", Superblock { slot: 5, ..superblock() }),
+            ("area of the journal", Superblock { journal_area_bytes: 512 << 10, ..superblock() }),
+            ("area of the journal", Superblock { journal_area_bytes: 6000, ..superblock() }),
         ] {
             match Superblock::decode(&bad.encode()) {
                 Found::Damaged(flaw) => assert_eq!(flaw.what, what, "{flaw:?}"),
@@ -327,12 +419,17 @@ pub(super) mod tests {
         let sealed = |at: usize, value: u32| {
             let mut bytes = superblock().encode();
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-            let checksum = crc32c::crc32c(&bytes[..CHECKED_BYTES]).to_le_bytes();
-            bytes[CHECKED_BYTES..CHECKED_BYTES + 4].copy_from_slice(&checksum);
+            let checked_bytes = checked_bytes(u32_at(&bytes, 8));
+            let checksum = crc32c::crc32c(&bytes[..checked_bytes]).to_le_bytes();
+            bytes[checked_bytes..checked_bytes + 4].copy_from_slice(&checksum);
             Superblock::decode(&bytes)
         };
-        assert_eq!(sealed(8, 2), Found::OtherVersion(2));
-        assert_eq!(sealed(108, 1), Found::OtherProtection(1));
+        assert_eq!(sealed(8, 3), Found::OtherVersion(3));
+        assert!(matches!(sealed(8, 2), Found::Damaged(_)), "version 2 without a journal");
+        for unknown in [1, 4 | 9 << 16, 1 | 2 << 8 | 9 << 16, 1 | 8 << 16, 1 | 13 << 16, 1 | 9 << 16 | 1 << 24] {
+            assert_eq!(sealed(108, unknown), Found::OtherProtection(unknown));
+        }
+        assert!(matches!(sealed(108, 1 | 12 << 16), Found::Damaged(_)), "an interval of several sectors");
         assert!(matches!(sealed(12, 3), Found::Damaged(_)) && matches!(sealed(112, 0), Found::Damaged(_)));
     }
 

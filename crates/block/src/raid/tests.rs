@@ -7,6 +7,8 @@ use varve_media::{BlockDeviceExt, Device, Emulated, IoContext, MediaError};
 
 mod crash;
 mod faults;
+mod journal;
+mod protection;
 mod refusals;
 mod service;
 
@@ -37,7 +39,7 @@ fn members(env: &Env, count: usize, data_bytes: u64) -> Vec<Device> {
 }
 
 fn parameters(level: RaidLevel) -> ArrayParameters {
-    ArrayParameters { name: "array".to_owned(), level, chunk_bytes: Some(CHUNK) }
+    ArrayParameters { name: "array".to_owned(), level, chunk_bytes: Some(CHUNK), dix: Dix::On, journal: None }
 }
 
 fn all(members: &[Device]) -> Vec<Option<Device>> {

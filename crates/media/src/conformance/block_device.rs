@@ -18,11 +18,14 @@ pub struct BlockDeviceCheck {
     pub seed: u64,
     /// Steps of the random walk against a model.
     pub steps: u32,
+    /// Application tags are kept with their data, and escapes. An array without all of its members computes data and not what
+    /// the caller put beside them.
+    pub keeps_application_tags: bool,
 }
 
 impl Default for BlockDeviceCheck {
     fn default() -> Self {
-        BlockDeviceCheck { seed: 1, steps: 300 }
+        BlockDeviceCheck { seed: 1, steps: 300, keeps_application_tags: true }
     }
 }
 
@@ -40,7 +43,8 @@ pub fn check_block_device(make: &dyn Fn(&Env) -> Device, options: &BlockDeviceCh
         let env = || env_of(simulated, options);
         let checks: [Check; 9] =
             [description, zeros_at_first, round_trips, vectors, bad_requests, batches, discards, counters, random_walk];
-        for check in tracks::CHECKS.into_iter().chain(checks).chain(protection::CHECKS) {
+        let of_tags = protection::TAG_CHECKS.into_iter().filter(|_| options.keeps_application_tags);
+        for check in tracks::CHECKS.into_iter().chain(checks).chain(protection::CHECKS).chain(of_tags) {
             let env = env();
             check(&Subject::new(make(&env), options)?)?;
         }

@@ -12,7 +12,9 @@ use std::io::IoSlice;
 use varve_env::Random;
 
 /// Checks of tuples. They skip devices without protection information, and devices with interlaced tracks.
-pub(super) const CHECKS: [Check; 4] = [keeps_tuples, generates_tuples, refuses_wrong_tuples, random_walk_of_tuples];
+pub(super) const CHECKS: [Check; 1] = [generates_tuples];
+/// Checks that also compare application tags.
+pub(super) const TAG_CHECKS: [Check; 3] = [keeps_tuples, refuses_wrong_tuples, random_walk_of_tuples];
 
 fn format_of(subject: &Subject) -> Option<ProtectionFormat> {
     let capabilities = subject.block().capabilities();

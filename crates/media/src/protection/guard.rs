@@ -11,6 +11,14 @@ pub enum GuardKind {
 }
 
 impl GuardKind {
+    /// Its name in specs and messages: `crc` or `ip`.
+    pub fn name(self) -> &'static str {
+        match self {
+            GuardKind::Crc => "crc",
+            GuardKind::IpChecksum => "ip",
+        }
+    }
+
     /// Computes the guard of an interval's data. Takes about 50 ns per 512 bytes (CRC), 15 ns (Internet checksum).
     pub fn compute(self, data: &[u8]) -> u16 {
         match self {

@@ -7,7 +7,7 @@ use crate::registry::{
 };
 use crate::spec::{ByteSize, Part, Spec, SpecErrorKind};
 use crate::stack::{ArrayMembers, Base, BuiltDevice, Construction, build_base};
-use varve_block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, MEMBERS_MAX, RaidLevel};
+use varve_block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, Dix, MEMBERS_MAX, RaidLevel, StripeJournal};
 use varve_media::Device;
 
 const CHUNK: &str = "chunk";
@@ -15,6 +15,8 @@ const MEMBERS: &str = "members";
 const MISSING: &str = "missing";
 const REPLACE: &str = "replace";
 const UNSYNCED: &str = "unsynced";
+const DIX: &str = "dix";
+const JOURNAL: &str = "journal";
 
 /// Devices below all arrays of a spec, arrays of arrays included, at most.
 const DEVICES_MAX: usize = 256;
@@ -50,6 +52,20 @@ const OPTIONS: &[OptionDescription] = &[
         default: "refused",
         meaning: "what to do where the array was not closed and a member is gone: data of that member in stripes that were \
                   being written may be wrong",
+    },
+    OptionDescription {
+        name: JOURNAL,
+        value: ValueForm::Choice(&["none", "members"]),
+        default: "none, or what the array was made with",
+        meaning: "where an array with parity keeps what it is writing, so that no power cut with members lost damages data: nowhere, or on \
+                  its members",
+    },
+    OptionDescription {
+        name: DIX,
+        value: ValueForm::Choice(&["on", "paper", "off"]),
+        default: "on",
+        meaning: "what to do with the protection information of members that keep some: verify each member's part and repair what does not \
+                  fit, verify whole requests as in the paper, or leave it to the members",
     },
 ];
 
@@ -182,7 +198,17 @@ fn build(construction: &Construction<'_>, part: &Part, level: RaidLevel) -> Resu
     // What is only described is taken for whole.
     let absent = built.first().filter(|_| construction.describe).map(|built| built.device.clone());
     given.extend(std::iter::repeat_n(absent, missing));
-    let parameters = ArrayParameters { name: part.to_string(), level, chunk_bytes: part.size_bytes(CHUNK)? };
+    let dix = match part.text(DIX)? {
+        Some("off") => Dix::Off,
+        Some("paper") => Dix::Paper,
+        _ => Dix::On,
+    };
+    let journal = part.text(JOURNAL)?.map(|text| match text {
+        "members" => StripeJournal::Members,
+        _ => StripeJournal::None,
+    });
+    let parameters =
+        ArrayParameters { name: part.to_string(), level, chunk_bytes: part.size_bytes(CHUNK)?, dix, journal };
     let opening = ArrayOpening {
         create: construction.create,
         format: construction.format || construction.describe,

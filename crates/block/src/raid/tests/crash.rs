@@ -1,5 +1,6 @@
 //! All members lose their power at one moment, each with a fate of its own.
 
+use super::protection::{TYPE_1, protected};
 use super::*;
 use parking_lot::Mutex;
 use varve_media::{CrashGroup, CrashVariant, GroupCrashState};
@@ -21,7 +22,10 @@ struct Reached {
 
 fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usize, reached: &mut Reached) {
     let (points, images, repaired, refused) = in_simulation(seed, move |env| {
-        let bare = members(env, count, 5 * CHUNK);
+        let bare = match seed % 4 {
+            2 => protected(env, count, 5 * CHUNK, TYPE_1).devices,
+            _ => members(env, count, 5 * CHUNK),
+        };
         let group = CrashGroup::new(env, &bare).unwrap();
         let given = all(&group.devices());
         let (device, array) = open(env, level, &given).unwrap();
@@ -91,7 +95,7 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
                     // With a new member the redundancy fits the data again, whatever these are.
                     array.replace(1, &member(env, "spare", 5 * CHUNK)).unwrap();
                     array.wait_for_maintenance();
-                    let report = array.scrub(&IoContext::default());
+                    let report = array.scrub(false, &IoContext::default()).unwrap();
                     assert_eq!((report.mismatched_stripes, report.unchecked_stripes), (0, 0), "{what}: {report:?}");
                     continue;
                 }
@@ -104,7 +108,7 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
                 assert!(allowed.contains(found), "{what}: sector {sector} has {found}, not of {allowed:?}");
             }
             array.wait_for_maintenance();
-            let report = array.scrub(&IoContext::default());
+            let report = array.scrub(false, &IoContext::default()).unwrap();
             assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{what}: {report:?}");
             assert_eq!(stamps(&device).unwrap(), Some(found.clone()), "{what}: the resync changed data");
             repaired += array.statistics().repaired_stripes;
@@ -173,7 +177,7 @@ fn a_cut_while_it_is_made_leaves_what_can_be_made_again() {
                         };
                         let (device, array) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
                         array.wait_for_maintenance();
-                        assert_eq!(array.scrub(&IoContext::default()).mismatched_stripes, 0, "{what}");
+                        assert_eq!(array.scrub(false, &IoContext::default()).unwrap().mismatched_stripes, 0, "{what}");
                         let mut host = Host::new(device, 1);
                         host.stamps = stamps(&host.device).unwrap().unwrap();
                         (0..4).for_each(|_| host.step().unwrap());

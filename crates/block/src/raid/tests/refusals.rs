@@ -171,7 +171,7 @@ fn format_makes_an_array_of_anything_and_resyncs_it() {
             let (device, array) = Array::open(env, &all(&members), &parameters(level), &opening).unwrap();
             device.block.write_at(0, &content(&[3; 7]), &IoContext::default()).unwrap();
             array.wait_for_maintenance();
-            let report = array.scrub(&IoContext::default());
+            let report = array.scrub(false, &IoContext::default()).unwrap();
             assert_eq!(report.mismatched_stripes, 0, "{level}");
             let resynced = array.statistics().resynced_stripes;
             assert_eq!(resynced, if level == RaidLevel::Raid0 { 0 } else { 8 }, "{level}");

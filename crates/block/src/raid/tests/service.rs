@@ -29,7 +29,7 @@ fn data_survive_every_loss_that_a_level_tolerates() {
                 array.wait_for_maintenance();
                 host.check();
                 assert_eq!(array.degraded_members(), 0, "{:?}", array.members());
-                let report = array.scrub(&IoContext::default());
+                let report = array.scrub(false, &IoContext::default()).unwrap();
                 assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{report:?}");
                 // The rebuilt members are as good as the others.
                 let tolerated = level.tolerated(count);
@@ -86,7 +86,7 @@ fn an_array_that_was_closed_needs_no_resync() {
             array.wait_for_maintenance();
             assert_eq!(array.statistics().resynced_stripes, 0);
             assert_eq!(stamps(&device).unwrap().unwrap(), expected);
-            let report = array.scrub(&IoContext::default());
+            let report = array.scrub(false, &IoContext::default()).unwrap();
             assert_eq!(report.mismatched_stripes, 0, "{level}");
         });
     }
@@ -121,7 +121,7 @@ fn several_writers_of_one_stripe_leave_it_consistent() {
             }
             writers.into_iter().for_each(|writer| writer.join().unwrap_or_else(|panicked| panicked.resume()));
             array.wait_for_maintenance();
-            let report = array.scrub(&IoContext::default());
+            let report = array.scrub(false, &IoContext::default()).unwrap();
             assert_eq!((report.mismatched_stripes, report.unchecked_stripes), (0, 0), "seed {seed} {level}");
             let found = stamps(&device).unwrap().expect("a torn sector");
             // What members have is what redundancy says.
@@ -147,7 +147,7 @@ fn scrub_finds_damage_in_data_and_parity() {
                 sector[100] ^= 1;
                 victim.write_at(at, &sector, &IoContext::default()).unwrap();
             }
-            let report = array.scrub(&IoContext::default());
+            let report = array.scrub(false, &IoContext::default()).unwrap();
             assert_eq!((report.stripes, report.mismatched), (6, vec![1, 4]), "{level}");
         });
     }

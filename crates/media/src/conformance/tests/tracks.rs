@@ -34,7 +34,7 @@ fn interlaced_by(
 fn check_interlaced(layer: impl Fn(&Env, &Device) -> Device) {
     for (numerator, strict, seed) in [(4, false, 1), (5, false, 2), (4, true, 3), (3, true, 4)] {
         let make = |env: &Env| layer(env, &interlaced(env, numerator, strict));
-        let options = BlockDeviceCheck { seed, steps: 100 };
+        let options = BlockDeviceCheck { seed, steps: 100, ..BlockDeviceCheck::default() };
         check_block_device(&make, &options)
             .unwrap_or_else(|broken| panic!("{numerator} quarters, strict {strict}, seed {seed}: {broken}"));
     }

@@ -45,7 +45,7 @@ fn zoned(env: &Env, zones: &ZoneGeometry) -> Device {
 fn check_zoned(layer: impl Fn(&Env, &Device) -> Device) {
     for (zones, seed) in [(bands(), 1), (namespace(), 2), (host_aware(), 3)] {
         let make = |env: &Env| layer(env, &zoned(env, &zones));
-        check_zoned_device(&make, &BlockDeviceCheck { seed, steps: 200 })
+        check_zoned_device(&make, &BlockDeviceCheck { seed, steps: 200, ..BlockDeviceCheck::default() })
             .unwrap_or_else(|broken| panic!("{zones:?}, seed {seed}: {broken}"));
     }
 }
@@ -78,7 +78,7 @@ fn translated(env: &Env, is_managed: bool) -> Device {
 #[test]
 fn translated_zones_are_zones_and_blocks() {
     for seed in [1, 2] {
-        let options = BlockDeviceCheck { seed, steps: 100 };
+        let options = BlockDeviceCheck { seed, steps: 100, ..BlockDeviceCheck::default() };
         check_zoned_device(&|env| translated(env, false), &options).unwrap();
         check_block_device(&|env| translated(env, false), &options).unwrap();
         check_block_device(&|env| translated(env, true), &options).unwrap();
@@ -87,7 +87,7 @@ fn translated_zones_are_zones_and_blocks() {
 
 #[test]
 fn layers_over_translated_zones() {
-    let options = BlockDeviceCheck { seed: 3, steps: 60 };
+    let options = BlockDeviceCheck { seed: 3, steps: 60, ..BlockDeviceCheck::default() };
     let layers: [fn(&Env, &Device) -> Device; 3] = [
         |env, device| CrashDevice::new(env, device).unwrap().device(),
         |env, device| FaultDevice::device(&FaultInjector::new(env, FaultPlan::default()), device),

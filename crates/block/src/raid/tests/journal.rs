@@ -1,0 +1,265 @@
+//! Arrays with a journal of stripes: power cuts, with members lost too.
+
+use super::super::geometry::ArrayGeometry;
+use super::super::stripe_journal;
+use super::protection::{TYPE_1, protected};
+use super::*;
+use parking_lot::Mutex;
+use varve_media::{CrashGroup, CrashVariant, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector};
+use varve_media::{FaultPlan, FaultTrigger, GroupCrashState, Operation};
+
+const SMALL_CHUNK: u64 = 4 << 10;
+const PARITY_SHAPES: [(RaidLevel, usize); 5] =
+    [(RaidLevel::Raid4, 3), (RaidLevel::Raid5, 3), (RaidLevel::Raid5, 5), (RaidLevel::Raid6, 4), (RaidLevel::Raid6, 6)];
+
+fn journaled(level: RaidLevel) -> ArrayParameters {
+    let chunk_bytes = Some(SMALL_CHUNK);
+    ArrayParameters { journal: Some(StripeJournal::Members), chunk_bytes, ..parameters(level) }
+}
+
+fn open_journaled(env: &Env, level: RaidLevel, members: &[Option<Device>]) -> Result<(Device, Array), ArrayError> {
+    Array::open(env, members, &journaled(level), &ArrayOpening::default())
+}
+
+/// Space of a member for its journal and five chunks, in bytes.
+fn space_bytes(count: usize) -> u64 {
+    let level = RaidLevel::Raid5;
+    let geometry = ArrayGeometry { level, members: count, chunk_bytes: SMALL_CHUNK, stripes: 5 };
+    2 * stripe_journal::area_bytes(&geometry, 0) + 5 * SMALL_CHUNK
+}
+
+fn members_with_journal(env: &Env, count: usize) -> Vec<Device> {
+    members(env, count, space_bytes(count))
+}
+
+struct Cut {
+    state: GroupCrashState,
+    /// Allowed stamps of each sector: that of the last sync, and later ones.
+    allowed: Vec<BTreeSet<u64>>,
+    /// Slots that were lost before.
+    lost: Vec<usize>,
+}
+
+#[derive(Default, Debug)]
+struct Reached {
+    points: u64,
+    images: u64,
+    with_losses: u64,
+    recoveries_cut: u64,
+}
+
+fn check(device: &Device, allowed: &[BTreeSet<u64>], what: &str) -> Vec<u64> {
+    let found = stamps(device).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let found = found.unwrap_or_else(|| panic!("{what}: a torn sector"));
+    for (sector, (found, allowed)) in found.iter().zip(allowed).enumerate() {
+        assert!(allowed.contains(found), "{what}: sector {sector} has {found}, not of {allowed:?}");
+    }
+    found
+}
+
+/// The slots that a power cut takes besides those that are lost already: as many as the level tolerates, or fewer.
+fn also_lost(level: RaidLevel, count: usize, before: &[usize], random: &mut Random) -> Vec<usize> {
+    let mut lost = before.to_vec();
+    let left = level.tolerated(count) - before.len();
+    for _ in 0..random.below(left as u64 + 1) {
+        let slot = random.index(count);
+        if !lost.contains(&slot) {
+            lost.push(slot);
+        }
+    }
+    lost
+}
+
+fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usize, reached: &mut Reached) {
+    let of = in_simulation(seed, move |env| {
+        let bare = match seed % 2 {
+            0 => members_with_journal(env, count),
+            _ => protected(env, count, space_bytes(count), TYPE_1).devices,
+        };
+        let group = CrashGroup::new(env, &bare).unwrap();
+        let (device, array) = open_journaled(env, level, &all(&group.devices())).unwrap();
+        assert_eq!(array.status().journal, StripeJournal::Members);
+        let mut host = Host::new(device, seed);
+        let allowed = Arc::new(Mutex::new(vec![BTreeSet::from([0]); host.stamps.len()]));
+        let lost = Arc::new(Mutex::new(Vec::new()));
+        let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
+        {
+            let (cuts, allowed, lost) = (Arc::clone(&cuts), Arc::clone(&allowed), Arc::clone(&lost));
+            group.on_persistence_point(move |_, _, capture| {
+                let cut = Cut { state: capture(), allowed: allowed.lock().clone(), lost: lost.lock().clone() };
+                cuts.lock().push(cut);
+            });
+        }
+        for step in 0..steps {
+            let range = host.range();
+            match host.random.below(6) {
+                0 => {
+                    host.device.block.sync(&IoContext::default()).unwrap();
+                    for (allowed, &stamp) in allowed.lock().iter_mut().zip(&host.stamps) {
+                        *allowed = BTreeSet::from([stamp]);
+                    }
+                }
+                1 => {
+                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(0));
+                    host.discard(range).unwrap();
+                }
+                _ => {
+                    let stamp = host.next + 1;
+                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(stamp));
+                    host.write(range).unwrap();
+                }
+            }
+            if seed % 3 == 2 && step == steps / 2 {
+                let slot = host.random.index(count);
+                lost.lock().push(slot);
+                array.fail(slot).unwrap();
+            }
+        }
+        group.stop_observing();
+        drop((host, array));
+        let cuts = std::mem::take(&mut *cuts.lock());
+        let mut reached = Reached { points: cuts.len() as u64, ..Reached::default() };
+        let mut random = Random::named(seed, "cuts");
+        for (number, cut) in cuts.iter().enumerate() {
+            let variant = CrashVariant::OF_DEVICES[random.index(CrashVariant::OF_DEVICES.len())];
+            let image = random.next_u64();
+            let fates = CrashVariant::fates(variant, cut.state.members(), image);
+            let devices = cut.state.images(&fates, image);
+            let gone = also_lost(level, count, &cut.lost, &mut random);
+            let what = format!(
+                "{level} of {count}, seed {seed}, cut {number} of {}, {variant:?}, image {image}, without {gone:?}",
+                cuts.len()
+            );
+            reached.images += 1;
+            reached.with_losses += u64::from(!gone.is_empty());
+            // The recovery is cut too, in some of them.
+            let group = CrashGroup::new(env, &devices).unwrap();
+            let points: Arc<Mutex<Vec<GroupCrashState>>> = Arc::default();
+            if number % 7 == 0 {
+                let points = Arc::clone(&points);
+                group.on_persistence_point(move |_, _, capture| points.lock().push(capture()));
+            }
+            let (device, array) = open_journaled(env, level, &without(&group.devices(), &gone))
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let found = check(&device, &cut.allowed, &what);
+            group.stop_observing();
+            array.wait_for_maintenance();
+            let report = array.scrub(false, &IoContext::default()).unwrap();
+            assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{what}: {report:?}");
+            let mut host = Host::new(device, image);
+            (host.stamps, host.next) = (found.clone(), 1 << 32);
+            (0..4).for_each(|_| host.step().unwrap());
+            host.check();
+            drop((host, array));
+            for (place, state) in std::mem::take(&mut *points.lock()).into_iter().enumerate() {
+                let image = random.next_u64();
+                let devices = state.images(&CrashVariant::fates(variant, state.members(), image), image);
+                let what = format!("{what}, recovery cut at {place}, image {image}");
+                let gone = also_lost(level, count, &gone, &mut random);
+                let (device, array) = open_journaled(env, level, &without(&devices, &gone))
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                check(&device, &cut.allowed, &what);
+                let report = array.scrub(false, &IoContext::default()).unwrap();
+                assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{what}: {report:?}");
+                reached.recoveries_cut += 1;
+            }
+        }
+        reached
+    });
+    reached.points += of.points;
+    reached.images += of.images;
+    reached.with_losses += of.with_losses;
+    reached.recoveries_cut += of.recoveries_cut;
+}
+
+#[test]
+fn each_sector_is_old_or_new_after_a_cut_with_members_lost() {
+    let mut reached = Reached::default();
+    for (place, shape) in PARITY_SHAPES.into_iter().enumerate() {
+        for round in 0..3 {
+            cut_at_every_point(place as u64 * 3 + round, shape, 16, &mut reached);
+        }
+    }
+    println!("reached: block raid/journal: {reached:?}");
+    assert!(reached.with_losses > 500 && reached.recoveries_cut > 500, "{reached:?}");
+}
+
+#[test]
+fn generations_turn_over_while_several_write() {
+    for (number, (level, count)) in PARITY_SHAPES.into_iter().enumerate() {
+        in_simulation(number as u64, move |env| {
+            let members = members_with_journal(env, count);
+            let (device, array) = open_journaled(env, level, &all(&members)).unwrap();
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let (device, env) = (device.clone(), env.clone());
+                    env.spawn("writer", move || {
+                        let mut host = Host::new(device, writer);
+                        for _ in 0..60 {
+                            let range = host.range();
+                            host.write(range).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            // A member fails meanwhile, and its place is taken.
+            array.fail(0).unwrap();
+            array.replace(0, &member(env, "spare", space_bytes(count))).unwrap();
+            writers.into_iter().for_each(|writer| writer.join().unwrap_or_else(|panicked| panicked.resume()));
+            array.wait_for_maintenance();
+            assert_eq!(array.degraded_members(), 0);
+            let report = array.scrub(false, &IoContext::default()).unwrap();
+            assert_eq!((report.mismatched_stripes, report.unchecked_stripes), (0, 0), "{level}");
+            let found = stamps(&device).unwrap().expect("a torn sector");
+            // All of a mirror of the journal may go.
+            let tolerated = level.tolerated(count);
+            (0..tolerated).for_each(|slot| array.fail(count - 1 - slot).unwrap());
+            assert_eq!(stamps(&device).unwrap().unwrap(), found, "{level}");
+        });
+    }
+}
+
+#[test]
+fn a_member_whose_journal_cannot_be_written_is_lost() {
+    for (level, count) in PARITY_SHAPES {
+        in_simulation(5, move |env| {
+            let members = members_with_journal(env, count);
+            let injectors: Vec<FaultInjector> =
+                members.iter().map(|_| FaultInjector::new(env, FaultPlan::default())).collect();
+            let given: Vec<Option<Device>> = members
+                .iter()
+                .zip(&injectors)
+                .map(|(member, injector)| Some(FaultDevice::device(injector, member)))
+                .collect();
+            let (device, array) = open_journaled(env, level, &given).unwrap();
+            let mut host = Host::new(device, 5);
+            (0..10).for_each(|_| host.step().unwrap());
+            let fault = Fault::new(Operation::Write, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io));
+            injectors[0].set_plan(FaultPlan::of(fault));
+            (0..40).for_each(|_| host.step().unwrap());
+            host.check();
+            assert_eq!(array.members()[0].1, MemberState::Lost, "{level}");
+            let expected = host.stamps.clone();
+            drop((host, array));
+            let (device, _array) = open_journaled(env, level, &without(&members, &[0])).unwrap();
+            assert_eq!(stamps(&device).unwrap().unwrap(), expected, "{level}");
+        });
+    }
+}
+
+#[test]
+fn an_array_keeps_the_journal_that_it_was_made_with() {
+    let env = Env::real();
+    let level = RaidLevel::Raid5;
+    for (made, other) in [(StripeJournal::None, StripeJournal::Members), (StripeJournal::Members, StripeJournal::None)]
+    {
+        let members = members_with_journal(&env, 3);
+        let with = |journal| ArrayParameters { journal, ..journaled(level) };
+        let open = |journal| Array::open(&env, &all(&members), &with(journal), &ArrayOpening::default());
+        drop(open(Some(made)).unwrap());
+        let refused = open(Some(other)).err().expect("another journal");
+        assert!(matches!(refused, ArrayError::OtherParameters { .. }), "{refused}");
+        let (_, array) = open(None).unwrap();
+        assert_eq!(array.status().journal, made);
+    }
+}
