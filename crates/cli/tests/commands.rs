@@ -1,5 +1,8 @@
 //! The built command on temporary directories: what it prints, what it stores, how it ends.
 
+#[path = "commands/arrays.rs"]
+mod arrays;
+
 #[path = "commands/refusals.rs"]
 mod refusals;
 

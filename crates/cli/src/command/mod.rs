@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod array;
 mod bench;
 mod check;
 mod checkpoint;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Compact(compact::Compact),
     Checkpoint(checkpoint::Checkpoint),
     Media(media::Media),
+    Array(array::ArrayCommand),
     Options(options::OptionsCommand),
     Completions(completions::Completions),
     Manual(completions::Manual),
@@ -63,6 +65,7 @@ impl Command {
             Command::Compact(command) => command.run(global, console),
             Command::Checkpoint(command) => command.run(global, console),
             Command::Media(command) => command.run(global, console),
+            Command::Array(command) => command.run(global, console),
             Command::Options(command) => {
                 global.without_options("options")?;
                 command.run(console)
