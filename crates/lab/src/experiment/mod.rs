@@ -4,6 +4,7 @@ mod amplification;
 mod comparison;
 mod db_bench;
 mod defaults;
+mod dix;
 mod emulated;
 pub(crate) mod hhzs;
 pub(crate) mod idler;
@@ -143,9 +144,17 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
         db_bench::ON_FILES,
         peers::EXPERIMENT,
     ];
-    [FILES, defaults::EXPERIMENTS, kvimr::EXPERIMENTS, smrdb::EXPERIMENTS, hhzs::EXPERIMENTS, idler::EXPERIMENTS]
-        .into_iter()
-        .flatten()
+    [
+        FILES,
+        defaults::EXPERIMENTS,
+        kvimr::EXPERIMENTS,
+        smrdb::EXPERIMENTS,
+        hhzs::EXPERIMENTS,
+        idler::EXPERIMENTS,
+        dix::EXPERIMENTS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The experiments that `patterns` name: an id, a figure with all its parts (`kvimr/fig5` for
