@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use varve::block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, RaidLevel};
 use varve::block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
 use varve::env::Env;
 use varve::media::emulated::Conventional;
@@ -35,9 +36,12 @@ fn host_aware(raw: &Arc<dyn BlockDevice>, zone_bytes: u64, conventional_zones: u
 /// Writes out of order to logical zones, so that they are moved.
 fn use_it(env: &Env, made: &Spec, zone_bytes: u64, zones: Range<u64>) {
     let device = StackBuilder::new(env).devices(made).unwrap().remove(0);
-    let block = &device.device().block;
     // A store has its mark in the first sector of what it is given, which is in the first logical zone.
-    block.write_at(0, &[1; 4096], &context()).unwrap();
+    device.device().block.write_at(0, &[1; 4096], &context()).unwrap();
+    use_zones(env, &device.device().block, zone_bytes, zones);
+}
+
+fn use_zones(env: &Env, block: &Arc<dyn BlockDevice>, zone_bytes: u64, zones: Range<u64>) {
     for zone in zones {
         for unit in [8, 3, 5] {
             block.write_at(zone * zone_bytes + unit * 4096, &[unit as u8; 4096], &context()).unwrap();
@@ -64,6 +68,14 @@ fn formatted(env: &Env, device: &Device) -> Vec<(&'static str, Result<(), StoreE
     ]
 }
 
+/// The bytes of an image as a disk without zones.
+fn without_zones(env: &Env, image: &Path, capacity_bytes: u64) -> Arc<dyn BlockDevice> {
+    let backing = FileBacking::open_existing(image, capacity_bytes).unwrap();
+    let timing = Box::new(Immediate::default());
+    let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
+    Arc::new(Emulated::new(env, "disk", geometry, Box::new(Conventional), timing, Box::new(backing)))
+}
+
 /// Refused by name, and nothing is written: where the first zone is a spare, and where it holds a logical zone.
 #[test]
 fn stores_refuse_disks_that_were_relocated() {
@@ -84,12 +96,7 @@ fn stores_refuse_disks_that_were_relocated() {
         env.spawn("client", move || use_it(&of_client, &made, zone_bytes, of_zones)).join().unwrap();
         let image = std::fs::read(place.path().join("image")).unwrap();
         first_sectors[usize::from(image.starts_with(b"VARVEJNL"))] += 1;
-        let (backing, timing) =
-            (FileBacking::open_existing(&place.path().join("image"), capacity_bytes), Immediate::default());
-        let geometry = Geometry { capacity_bytes, sector_bytes: 512, physical_sector_bytes: 4096 };
-        let device =
-            Emulated::new(&env, "disk", geometry, Box::new(Conventional), Box::new(timing), Box::new(backing.unwrap()));
-        let raw: Arc<dyn BlockDevice> = Arc::new(device);
+        let raw = without_zones(&env, &place.path().join("image"), capacity_bytes);
         for (store, outcome) in formatted(&env, &Device::of_blocks(Arc::clone(&raw))) {
             let at = format!("seed {seed}, zones of {zone_bytes}, written in {zones:?}: {store}");
             let error = outcome.err().unwrap_or_else(|| panic!("{at}: taken"));
@@ -99,6 +106,71 @@ fn stores_refuse_disks_that_were_relocated() {
     }
     println!("reached: {first_sectors:?} first sectors without the mark and with it");
     assert!(first_sectors.into_iter().all(|disks| disks > 0), "{first_sectors:?}");
+}
+
+/// The first sector of a disk with conventional zones belongs to the layer above: it holds the mark of a store, or is blank if
+/// nothing was written there. Without its zones stores and arrays refuse the former, and the check that specs make finds both.
+#[test]
+fn relocated_disks_with_conventional_zones_are_refused() {
+    const CONVENTIONAL: u64 = 3;
+    let mut first_sectors = [0; 2];
+    for (seed, (zone_bytes, is_begun, zones)) in (0..).zip(ZONE_BYTES.into_iter().flat_map(|zone| {
+        [
+            (zone, false, 0..0),
+            (zone, false, CONVENTIONAL..CONVENTIONAL + 3),
+            (zone, true, CONVENTIONAL..CONVENTIONAL + 3),
+        ]
+    })) {
+        let place = tempfile::tempdir().unwrap();
+        let capacity_bytes = ZONES * zone_bytes;
+        let made = format!(
+            "hasmr:{capacity_bytes}?zone={zone_bytes},conventional={},cache=400KiB,extents=100,backing=file:@/image,\
+             relocate=on,relocate-spares=1,relocate-utilization=0",
+            CONVENTIONAL * zone_bytes
+        );
+        let made = spec(&made, place.path());
+        let env = Env::sim(seed);
+        let (of_client, of_zones) = (env.clone(), zones.clone());
+        let client = env.spawn("client", move || match is_begun {
+            true => use_it(&of_client, &made, zone_bytes, of_zones),
+            false => {
+                let device = StackBuilder::new(&of_client).devices(&made).unwrap().remove(0);
+                use_zones(&of_client, &device.device().block, zone_bytes, of_zones);
+            }
+        });
+        client.join().unwrap();
+        let path = place.path().join("image");
+        let before = std::fs::read(&path).unwrap();
+        let is_blank = before[..4096].iter().all(|byte| *byte == 0);
+        assert_eq!(is_blank, !is_begun, "the first sector is not relocation's");
+        first_sectors[usize::from(is_begun)] += 1;
+        let at = format!("seed {seed}, zones of {zone_bytes}, written in {zones:?}, begun: {is_begun}");
+        let raw = without_zones(&env, &path, capacity_bytes);
+        let plain = Device::of_blocks(Arc::clone(&raw));
+        // A store looks at the ends of a device; the check before it looks for marks between them.
+        let error = varve_store::check_blank(&plain, &plain).err().unwrap_or_else(|| panic!("{at}: taken for blank"));
+        assert!(error.to_string().contains("relocate=on"), "{at}: {error}");
+        if !is_begun {
+            continue;
+        }
+        for (store, outcome) in formatted(&env, &plain) {
+            let error = outcome.err().unwrap_or_else(|| panic!("{at}: {store}: taken"));
+            assert!(error.to_string().contains("relocate=on"), "{at}: {store}: {error}");
+        }
+        let parameters = |level| ArrayParameters { name: "array".to_owned(), level, chunk_bytes: None };
+        let blank = || Device::of_blocks(Arc::new(Emulated::immediate(&env, "blank", capacity_bytes)));
+        for (level, others) in [(RaidLevel::Raid0, 1), (RaidLevel::Raid1, 1), (RaidLevel::Raid5, 2)] {
+            let others: Vec<Device> = (0..others).map(|_| blank()).collect();
+            let members: Vec<Option<Device>> = others.into_iter().chain([plain.clone()]).map(Some).collect();
+            let array = Array::open(&env, &members, &parameters(level), &ArrayOpening::default());
+            let error = array.err().unwrap_or_else(|| panic!("{at}: {level}: taken"));
+            assert!(matches!(error, ArrayError::NotBlank { .. }), "{at}: {level}: {error}");
+        }
+        assert_eq!(raw.counters().writes, 0, "{at}");
+        assert!(std::fs::read(&path).unwrap() == before, "{at}: written");
+    }
+    println!("reached: {first_sectors:?} first sectors that are blank and not");
+    assert_eq!(first_sectors, [2 * ZONE_BYTES.len(), ZONE_BYTES.len()]);
 }
 
 /// The mark stays found through openings, and goes neither into a logical zone nor in the way of a new format.
@@ -180,4 +252,62 @@ fn specs_refuse_disks_under_layers_in_zones_of_any_size() {
         }
     }
     assert_eq!(refused, 60);
+}
+
+/// The same by specs of disks with conventional zones: as made, and with a store of each kind that relocation carries. Asked
+/// for are all kinds of stores on all kinds of disks, an array, and a write buffer on the disk or in it.
+#[test]
+fn specs_refuse_relocated_disks_with_conventional_zones() {
+    let mut refused = 0;
+    for zone in ["1MiB", "1280KiB", "1536KiB"] {
+        for store in [None, Some("store=extent"), Some("store=band")] {
+            let place = tempfile::tempdir().unwrap();
+            let of_store = store.map_or(String::new(), |store| format!("{store},"));
+            let made = format!(
+                "hasmr:30MiB?zone={zone},conventional=4MiB,cache=1MiB,extents=100,{of_store}backing=file:@/image,relocate=on"
+            );
+            let made = spec(&made, place.path());
+            if store.is_some() {
+                let options = Options { write_buffer_size: 64 << 10, ..Options::default() };
+                let db = Varve::builder().options(options).open_spec(&made).unwrap();
+                db.put(b"key", b"value").unwrap();
+                db.close().unwrap();
+            } else {
+                drop(StackBuilder::new(&Env::real()).devices(&made).unwrap());
+            }
+            for record in ["image.zones", "image.media-cache"] {
+                let _ = std::fs::remove_file(place.path().join(record));
+            }
+            for other in [
+                "dev:@/image?store=extent",
+                "dev:@/image?store=extent,layout=ext4,group-size=8MiB,journal-size=1MiB",
+                "dev:@/image?store=imr,track-size=64KiB,table-size=64KiB",
+                "disk:30MiB?backing=file:@/image",
+                "imr:30MiB?track=64KiB,table-size=64KiB,backing=file:@/image",
+                "hasmr:30MiB?zone=2MiB,cache=1MiB,extents=100,backing=file:@/image",
+                "hasmr:30MiB?zone=2MiB,conventional=4MiB,cache=1MiB,extents=100,store=band,backing=file:@/image",
+                "smr:30MiB?band=1MiB,conventional=4MiB,backing=file:@/image",
+                "zns:30MiB?zone=1MiB,backing=file:@/image",
+                "zns:30MiB?zone=1MiB,store=hybrid,backing=file:@/image",
+                "zns:30MiB?zone=1MiB+smr:30MiB?band=1MiB,conventional=4MiB,backing=file:@/image",
+                "raid0:(dev:@/image+ram:30MiB)",
+                "raid1:(ram:30MiB+dev:@/image)",
+                "raid1:(ram:30MiB+disk:30MiB?backing=file:@/image)",
+                "hasmr:30MiB?zone=1MiB,cache=1MiB,extents=100,buffer=(dev:@/image),buffer-size=400KiB",
+                "disk:30MiB?backing=file:@/image,buffer=(ssd:8MB),buffer-size=400KiB",
+                "dev:@/image?store=extent,buffer=(ssd:8MB),buffer-size=400KiB",
+            ] {
+                let at = format!("{made} as {other}");
+                let before = std::fs::read(place.path().join("image")).unwrap();
+                let error = Varve::builder().env(&Env::sim(1)).open_spec(&spec(other, place.path())).err();
+                let message = error.unwrap_or_else(|| panic!("{at}: taken")).to_string();
+                // Where the first sector holds a store, marks of zones of such a size are not searched for by every opening.
+                let is_named = message.contains("relocate=on") || store.is_some() && zone == "1280KiB";
+                assert!(is_named, "{at}: {message}");
+                assert!(std::fs::read(place.path().join("image")).unwrap() == before, "{at}: written");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 153);
 }

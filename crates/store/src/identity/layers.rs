@@ -43,6 +43,8 @@ const SAMPLE_BYTES: u64 = 16 << 10;
 pub struct LayerMark {
     /// Role of the device.
     pub name: &'static str,
+    /// Option of a spec that opens the device with this layer: `relocate`, or `buffer`.
+    pub option: &'static str,
     /// How it is opened.
     pub advice: &'static str,
     /// Where the mark is.
@@ -110,7 +112,8 @@ impl Search<'_> {
     }
 
     fn mark(name: &'static str, offset_bytes: u64) -> LayerMark {
-        LayerMark { name, advice: advice(name), offset_bytes }
+        let option = if name == RELOCATED_DISK_NAME { "relocate" } else { "buffer" };
+        LayerMark { name, option, advice: advice(name), offset_bytes }
     }
 
     fn is_array_member(&mut self) -> bool {
@@ -185,11 +188,17 @@ pub(super) fn find(
 }
 
 /// Finds the mark of a layer on a device whose zones are not known. `read` fills a buffer with the bytes at an offset
-/// and says whether that was possible. Reads a hundred places at most; of a device whose first sector is blank the end too.
-pub fn find_layer_mark(capacity_bytes: u64, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<LayerMark> {
+/// and says whether that was possible. Reads a hundred places at most. With `searches_end`, and where the first sector is
+/// blank, the end of the device is searched too if no mark is in these places: up to 64 MiB, and 16 KiB of each MiB of as
+/// many as 704 before them.
+pub fn find_layer_mark(
+    capacity_bytes: u64,
+    searches_end: bool,
+    read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+) -> Option<LayerMark> {
     let mut first = [0; RELOCATION_UNIT_BYTES as usize];
-    let searches_end = read(0, &mut first) && varve_media::is_zero(&first);
-    find(capacity_bytes, None, 1, searches_end, read)
+    let is_blank = read(0, &mut first) && varve_media::is_zero(&first);
+    find(capacity_bytes, None, 1, searches_end || is_blank, read)
 }
 
 #[cfg(test)]

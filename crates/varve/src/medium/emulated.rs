@@ -2,7 +2,7 @@
 
 use crate::description::DeviceDescription;
 use crate::error::Error;
-use crate::layer::changes_shape;
+use crate::layer::asks_for;
 use crate::registry::{OptionDescription, ValueForm, file_mode, file_path_of, scale_of};
 use crate::spec::{ByteSize, Part, SpecErrorKind, Value};
 use crate::stack::{Base, BuiltDevice, Construction};
@@ -318,7 +318,8 @@ pub(super) fn refuse_file_of_zones(
     }
     let records = [ZONES_SUFFIX, MEDIA_CACHE_SUFFIX].map(|suffix| with_suffix(path, suffix));
     let record = records.into_iter().find(|record| says_something(record));
-    let mark = if changes_shape(part) { None } else { layer_mark(path, device) };
+    // A write buffer that is added to a disk marks the end of it, whatever the first sector holds.
+    let mark = layer_mark(path, device, asks_for(part, "buffer")).filter(|mark| !asks_for(part, mark.option));
     let is_store = match record {
         Some(_) if !construction.format => varve_store::check_rules(device, device)?,
         // A store of this shape was made after the layer was given up.
@@ -357,10 +358,10 @@ pub(super) fn refuse_file_of_zones(
 
 /// The mark of a layer in a file, which is read apart from the device, so that nothing of that counts as its I/O. What
 /// cannot be read has none: the device says so when it is used.
-fn layer_mark(path: &Path, device: &Device) -> Option<varve_store::LayerMark> {
+fn layer_mark(path: &Path, device: &Device, searches_end: bool) -> Option<varve_store::LayerMark> {
     let file = std::fs::File::open(path).ok()?;
     let mut read = |at: u64, bytes: &mut [u8]| std::os::unix::fs::FileExt::read_exact_at(&file, bytes, at).is_ok();
-    varve_store::find_layer_mark(device.block.geometry().capacity_bytes, &mut read)
+    varve_store::find_layer_mark(device.block.geometry().capacity_bytes, searches_end, &mut read)
 }
 
 /// True if there is a record. One without bytes is left of a device whose making was interrupted.
