@@ -330,17 +330,20 @@ mod tests {
         assert_eq!(missed(&TABLE_4_1, Scale::FULL), []);
     }
 
-    /// By the thesis requests during an idle cleaning take as long as before; by its author's logs they wait until its zone is done.
+    /// By the thesis requests during an idle cleaning take as long as before; by its author's logs they wait until its zone is
+    /// done. The first request after the pause is a write in order, and waits: over seeds 1 to 6 such writes take 3.8 to 34.9
+    /// times as long as before, writes out of order 1.00 and reads 0.90 to 1.07 times. The limit of 1.5 lies between.
     #[test]
     fn requests_wait_until_an_idle_cleaning_has_finished_its_zone() {
         let missed = missed(&FIG_4_2A, super::super::DEFAULT_SCALE);
-        assert!(!missed.is_empty() && missed.iter().all(|(_, metric)| metric == "as long as before"), "{missed:#?}");
+        assert_eq!(missed, [("SSW".to_owned(), "as long as before".to_owned())]);
     }
 
-    /// Reads wait for steps of 2 MiB only.
+    /// Over seeds 1 to 6 writes out of order take 1,400 to 1,700 times as long as before and writes in order 50 to 52 times.
+    /// Reads wait for steps of 2 MiB only: 1.6 to 1.8 times, below the limit of 2, where by the thesis they wait longer.
     #[test]
     fn writes_wait_for_a_blocking_cleaning() {
         let missed = missed(&FIG_4_2B, super::super::DEFAULT_SCALE);
-        assert!(missed.iter().all(|(scheme, _)| scheme == "read"), "{missed:#?}");
+        assert_eq!(missed, [("read".to_owned(), "as long as before".to_owned())]);
     }
 }
