@@ -160,7 +160,7 @@ fn draw(place: Place, seed: u64) -> Draw {
     };
     let large_bytes = capacity_bytes / 100..capacity_bytes / 40;
     let options = Options {
-        tree: Some(TreeKind::OF_TABLES[random.index(2)]),
+        tree: Some(TreeKind::OF_TABLES[random.index(TreeKind::OF_TABLES.len())]),
         write_buffer_size: write_buffer_size as usize,
         target_file_size_base,
         max_bytes_for_level_base: target_file_size_base * (1 + random.below(8)),
