@@ -334,6 +334,9 @@ impl Shared {
     /// Records that a rebuilt member has everything.
     fn take_into_use(&self, slot: usize) -> Result<(), MediaError> {
         self.sync(&context())?;
+        if let Some(journal) = &self.journal {
+            self.with_surroundings(&context(), |array| journal.turn_over(array, &context()))?;
+        }
         let mut record = self.record.lock();
         {
             let mut state = self.state.lock();

@@ -467,7 +467,7 @@ impl Array {
             }
             if let Some(journal) = &shared.journal {
                 let context = IoContext::of(IoClass::Metadata);
-                shared.with_surroundings(&context, |array| journal.open(array, &context))?;
+                shared.with_surroundings(&context, |array| journal.turn_over(array, &context))?;
             }
             if parameters.level != RaidLevel::Raid0 {
                 let shared = Arc::clone(shared);

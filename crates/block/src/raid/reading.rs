@@ -179,7 +179,7 @@ impl Shared {
     }
 
     /// Returns true if recovery would use redundancy that a power cut may have left wrong.
-    fn awaits_resync(&self, wanted: &Wanted) -> bool {
+    pub(super) fn awaits_resync(&self, wanted: &Wanted) -> bool {
         !wanted.damage.unreadable.is_empty() && self.intents.lock().is_due(wanted.stripe / self.region_stripes)
     }
 

@@ -352,12 +352,17 @@ impl OpenJournal {
         }
     }
 
-    /// Begins the journal of an array that was opened, before it serves.
+    /// Begins a generation once no write is under way: before an opened array serves, and before a rebuilt member is in use.
+    /// Records from before the rebuild have columns of that member that later writes could not change.
     ///
     /// # Errors
     /// The array has stopped.
-    pub(super) fn open(&self, array: &Surroundings<'_>, context: &IoContext) -> Result<(), MediaError> {
-        self.begin(&mut self.state.lock(), array, context)
+    pub(super) fn turn_over(&self, array: &Surroundings<'_>, context: &IoContext) -> Result<(), MediaError> {
+        let mut state = self.state.lock();
+        while state.in_flight > 0 {
+            self.quiet.wait(&mut state);
+        }
+        self.begin(&mut state, array, context)
     }
 
     /// Lets the next record begin the journal on other members.

@@ -176,8 +176,11 @@ impl Shared {
                 let piece = &mut rest[number];
                 let own = tuples.get(piece.request).map_or(&[][..], |own| own);
                 let planned = match &gathered[number] {
-                    Some(gathered) => self.writes_of(piece, &requests[piece.request], own, gathered),
-                    None => None,
+                    // Parity of data that would be computed from wrong redundancy is worse than an error.
+                    Some(gathered) if gathered.plan.lost.is_empty() || !self.awaits_resync(&wanted[number]) => {
+                        self.writes_of(piece, &requests[piece.request], own, gathered)
+                    }
+                    _ => None,
                 };
                 match planned {
                     Some(of_stripe) => {

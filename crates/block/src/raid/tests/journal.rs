@@ -263,3 +263,61 @@ fn an_array_keeps_the_journal_that_it_was_made_with() {
         assert_eq!(array.status().journal, made);
     }
 }
+
+/// A record from before a member was lost has an older version of data that were written while it was lost.
+#[test]
+fn replay_does_not_undo_a_rebuild() {
+    let mut reached = (0, 0);
+    for (number, (level, count)) in PARITY_SHAPES.into_iter().enumerate() {
+        let (cuts, rebuilt) = in_simulation(number as u64, move |env| {
+            let bare = members_with_journal(env, count + 1);
+            let group = CrashGroup::new(env, &bare).unwrap();
+            let devices = group.devices();
+            let (device, array) = open_journaled(env, level, &all(&devices[..count])).unwrap();
+            let mut host = Host::new(device, number as u64);
+            // Both records are of one generation.
+            let stripe = (count - level.parity_columns()) * (SMALL_CHUNK / SECTOR) as usize;
+            host.write(0..stripe).unwrap();
+            array.fail(1).unwrap();
+            host.write(0..stripe).unwrap();
+            host.device.block.sync(&IoContext::default()).unwrap();
+            let states: Arc<Mutex<Vec<GroupCrashState>>> = Arc::default();
+            {
+                let states = Arc::clone(&states);
+                group.on_persistence_point(move |_, _, capture| states.lock().push(capture()));
+            }
+            array.replace(1, &devices[count]).unwrap();
+            array.wait_for_maintenance();
+            group.stop_observing();
+            let expected = host.stamps.clone();
+            drop((host, array));
+            let states = std::mem::take(&mut *states.lock());
+            let mut rebuilt = 0;
+            for (cut, state) in states.iter().enumerate() {
+                for (image, variant) in CrashVariant::OF_DEVICES.into_iter().enumerate() {
+                    let fates = CrashVariant::fates(variant, state.members(), image as u64);
+                    let devices = state.images(&fates, image as u64);
+                    let mut given = without(&devices[..count], &[1]);
+                    given[1] = Some(devices[count].clone());
+                    let what = format!("{level} of {count}, cut {cut} of {}, {variant:?}", states.len());
+                    let opened = open_journaled(env, level, &given).or_else(|_| {
+                        // The new member is not known yet.
+                        open_journaled(env, level, &without(&devices[..count], &[1]))
+                    });
+                    let (device, array) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    rebuilt += u64::from(array.degraded_members() == 0);
+                    assert_eq!(stamps(&device).unwrap().unwrap(), expected, "{what}");
+                    array.wait_for_maintenance();
+                    assert_eq!(stamps(&device).unwrap().unwrap(), expected, "{what}, after the rebuild");
+                }
+            }
+            (states.len() as u64, rebuilt)
+        });
+        reached = (reached.0 + cuts, reached.1 + rebuilt);
+    }
+    println!(
+        "reached: block raid/journal: {} cuts of rebuilds, {} images with the member in use",
+        reached.0, reached.1
+    );
+    assert!(reached.1 > 20, "{reached:?}");
+}
