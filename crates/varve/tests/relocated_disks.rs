@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use varve::block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, RaidLevel};
+use varve::block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, Dix, RaidLevel};
 use varve::block::relocation::{Formatting, RelocatingDevice, RelocationParameters};
 use varve::env::Env;
 use varve::media::emulated::Conventional;
@@ -157,7 +157,13 @@ fn relocated_disks_with_conventional_zones_are_refused() {
             let error = outcome.err().unwrap_or_else(|| panic!("{at}: {store}: taken"));
             assert!(error.to_string().contains("relocate=on"), "{at}: {store}: {error}");
         }
-        let parameters = |level| ArrayParameters { name: "array".to_owned(), level, chunk_bytes: None };
+        let parameters = |level| ArrayParameters {
+            name: "array".to_owned(),
+            level,
+            chunk_bytes: None,
+            dix: Dix::default(),
+            journal: None,
+        };
         let blank = || Device::of_blocks(Arc::new(Emulated::immediate(&env, "blank", capacity_bytes)));
         for (level, others) in [(RaidLevel::Raid0, 1), (RaidLevel::Raid1, 1), (RaidLevel::Raid5, 2)] {
             let others: Vec<Device> = (0..others).map(|_| blank()).collect();
