@@ -1,4 +1,5 @@
 use super::*;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_env::{Env, Random, SimOptions};
@@ -124,6 +125,29 @@ impl Host {
                 Ok(())
             }
             _ => self.write(range),
+        }
+    }
+
+    /// Writes, discards or syncs. Keeps the stamps that each sector may have after a power cut: that of the last sync, and
+    /// later ones.
+    fn step_within(&mut self, allowed: &Mutex<Vec<BTreeSet<u64>>>) {
+        let range = self.range();
+        match self.random.below(6) {
+            0 => {
+                self.device.block.sync(&IoContext::default()).unwrap();
+                for (allowed, &stamp) in allowed.lock().iter_mut().zip(&self.stamps) {
+                    *allowed = BTreeSet::from([stamp]);
+                }
+            }
+            1 => {
+                range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(0));
+                self.discard(range).unwrap();
+            }
+            _ => {
+                let stamp = self.next + 1;
+                range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(stamp));
+                self.write(range).unwrap();
+            }
         }
     }
 

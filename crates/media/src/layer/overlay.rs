@@ -35,7 +35,7 @@ impl OverlayDevice {
     /// A device over `inner`, which is not written to from now on.
     ///
     /// # Errors
-    /// What a zoned device says when it is asked for its zones. [`MediaError::Rule`] for protection information of
+    /// Errors of a zoned device whose zones cannot be listed. [`MediaError::Rule`] for protection information of
     /// byte-addressable memory or of intervals that do not divide 4 KiB.
     pub fn device(inner: &Device) -> Result<Device, MediaError> {
         let block: Arc<dyn BlockDevice> = Arc::new(OverlayDevice {

@@ -15,7 +15,7 @@ pub(crate) fn changes_shape(part: &Part) -> bool {
     LAYERS.iter().any(|layer| layer.changes_shape && layer.is_asked_for(part))
 }
 
-/// Whether the part asks for the layer of this option.
+/// Returns true if the part asks for the layer of this option.
 pub(crate) fn asks_for(part: &Part, option: &str) -> bool {
     let mut layers = LAYERS.iter().filter(|layer| layer.is_asked_for(part));
     layers.any(|layer| layer.options.first().is_some_and(|first| first.name == option))

@@ -2,7 +2,6 @@
 
 use super::protection::{TYPE_1, protected};
 use super::*;
-use parking_lot::Mutex;
 use varve_media::{CrashGroup, CrashVariant, GroupCrashState};
 
 struct Cut {
@@ -39,24 +38,7 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
             });
         }
         for step in 0..steps {
-            let range = host.range();
-            match host.random.below(6) {
-                0 => {
-                    host.device.block.sync(&IoContext::default()).unwrap();
-                    for (allowed, &stamp) in allowed.lock().iter_mut().zip(&host.stamps) {
-                        *allowed = BTreeSet::from([stamp]);
-                    }
-                }
-                1 => {
-                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(0));
-                    host.discard(range).unwrap();
-                }
-                _ => {
-                    let stamp = host.next + 1;
-                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(stamp));
-                    host.write(range).unwrap();
-                }
-            }
+            host.step_within(&allowed);
             // A member fails, and another one is rebuilt in its place, in some runs.
             if level != RaidLevel::Raid0 && seed % 4 == 3 && step == steps / 2 {
                 array.fail(1).unwrap();

@@ -4,7 +4,6 @@ use super::super::geometry::ArrayGeometry;
 use super::super::stripe_journal;
 use super::protection::{TYPE_1, protected};
 use super::*;
-use parking_lot::Mutex;
 use varve_media::{CrashGroup, CrashVariant, Fault, FaultDevice, FaultEffect, FaultError, FaultInjector};
 use varve_media::{FaultPlan, FaultTrigger, GroupCrashState, Operation};
 
@@ -91,24 +90,7 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
             });
         }
         for step in 0..steps {
-            let range = host.range();
-            match host.random.below(6) {
-                0 => {
-                    host.device.block.sync(&IoContext::default()).unwrap();
-                    for (allowed, &stamp) in allowed.lock().iter_mut().zip(&host.stamps) {
-                        *allowed = BTreeSet::from([stamp]);
-                    }
-                }
-                1 => {
-                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(0));
-                    host.discard(range).unwrap();
-                }
-                _ => {
-                    let stamp = host.next + 1;
-                    range.clone().for_each(|sector| _ = allowed.lock()[sector].insert(stamp));
-                    host.write(range).unwrap();
-                }
-            }
+            host.step_within(&allowed);
             if seed % 3 == 2 && step == steps / 2 {
                 let slot = host.random.index(count);
                 lost.lock().push(slot);
