@@ -23,7 +23,7 @@
 //! | 108 | 4 | protection information of the members: type (0 none, 1 to 3), guard (0 CRC, 1 Internet checksum), binary logarithm of the bytes of an interval, 0 |
 //! | 112 | 4 | state: 1 being made, 2 made |
 //! | 116 | 8 | bytes of each area of the journal of stripes; version 1 does not have this field |
-//! | 124 | 4 | crc32c of all before it; at 116 in version 1 |
+//! | 124 | 4 | crc32c of all before it; at 116 in version 1, and here in every later one |
 //! | 128 | | zero up to 4096, from 120 on in version 1 |
 //!
 //! The two areas of the journal end where the data begin ([`super::stripe_journal`]).

@@ -145,12 +145,17 @@ fn table(bytes: &mut [u8]) -> bool {
 const ARRAY_MEMBER: &[u8] = b"VARVERAI";
 /// What the superblock and the intent map of a member lie in.
 const ARRAY_UNIT_BYTES: usize = 4096;
+/// The newest version of the superblock: an array without a journal of stripes is of the one before it.
+const ARRAY_VERSION: u8 = 2;
 
 fn array_superblock(bytes: &mut [u8]) -> bool {
     if !bytes.starts_with(ARRAY_MEMBER) {
         return false;
     }
-    bytes.chunks_mut(ARRAY_UNIT_BYTES).take(2).for_each(|copy| add_one(copy, 8, 116, 0..116));
+    for copy in bytes.chunks_mut(ARRAY_UNIT_BYTES).take(2) {
+        copy[8] = ARRAY_VERSION;
+        add_one(copy, 8, 124, 0..124);
+    }
     true
 }
 
