@@ -369,7 +369,7 @@ fn every_kind_of_failure_has_its_code() {
     let blank = &format!("dev:{}?size=64MiB", place.path("blank"));
     assert!(failure(6, &["media", "format", &format!("dev:{}", place.path("blank"))]).contains("?size=SIZE"));
     expect(0, &["media", "format", blank]);
-    assert!(failure(2, &["media", "format", &format!("{blank},layout=next-fit")]).contains("with 0 files"));
+    assert!(failure(2, &["media", "format", &format!("{blank},layout=ext4")]).contains("with 0 files"));
     // Locked: a load that waits for its input holds the database.
     let hold = || {
         let holder = Command::new(env!("CARGO_BIN_EXE_varve"))

@@ -2,11 +2,13 @@
 
 mod description;
 mod effect;
+mod experiment;
 mod profile;
 mod readahead;
 
 pub use description::{DatabaseOption, OptionUnit};
 pub use effect::OptionWithoutEffect;
+pub use experiment::{ExperimentOptions, moved_option};
 pub use profile::{Choice, Favour, Profile};
 pub(crate) use readahead::GrowingReadahead;
 
@@ -29,6 +31,13 @@ const WRITE_STALL_MS_MAX: u64 = 60_000;
 
 /// Least and most bytes that are read ahead where the medium decides. What is read ahead is held in memory for each table that is walked.
 const READ_AHEAD_BYTES: (u64, u64) = (256 << 10, 4 << 20);
+
+/// Blocks an iterator reads of a table before it reads ahead, and bytes of its first read-ahead, where a read positions first: 64 KiB take
+/// hardly longer than a block there, and the next read as long again.
+const FIRST_READ_AHEAD_POSITIONING: (u32, usize) = (0, 64 << 10);
+
+/// The same where no read positions.
+const FIRST_READ_AHEAD: (u32, usize) = (2, 16 << 10);
 
 /// How blocks of a level are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,9 +140,6 @@ described_options! {
         write_buffer_size: usize = 64 << 20, "64MiB", Bytes, "at most a 64th less than the table the medium likes (a band), where it likes one, elsewhere a 128th of the medium";
         /// Memtables, the active one included; writes stop when all are full.
         max_write_buffer_number: usize = 3, "3", Memtables;
-        /// Memtables that are flushed together, into one table, what is replaced among them left out; fewer than
-        /// `max_write_buffer_number`. A flush that somebody asks for takes what there is.
-        min_write_buffer_number_to_merge: usize = 1, "1", Memtables;
         /// Trees of two levels: divide memtables by keys, and flush the narrowest range of keys that fills a table when all of them
         /// together, `max_write_buffer_number` of `write_buffer_size`, are nearly full, instead of all keys when one is. Tables are as
         /// narrow as that allows: with two memtables about a third of keys that are uniform, and as much less is rewritten for as much order. Logs
@@ -141,10 +147,6 @@ described_options! {
         flush_key_ranges: Option<bool> = None, "unset", Truth, "unset is true in a tree of two levels where writes or scans are favoured";
         /// Tables in level 0 that start a compaction.
         level0_file_num_compaction_trigger: usize = 4, "4", Tables;
-        /// Leveled trees: bytes in level 0 start a compaction as well, once they are `max_bytes_for_level_base`, and make it as
-        /// urgent as they are more than that, as RocksDB counts. Where `max_size_amplification_percent` lets levels gather,
-        /// tables alone count.
-        level0_score_by_bytes: bool = false, "false", Truth;
         /// Tables in level 0 at which writes are slowed; at least `level0_file_num_compaction_trigger`.
         level0_slowdown_writes_trigger: usize = 20, "20", Tables;
         /// Tables in level 0 at which writes stop; at least `level0_slowdown_writes_trigger`.
@@ -235,14 +237,6 @@ described_options! {
         /// unset picks twice what the medium transfers in the time of a positioning, from 256 KiB to 4 MiB, or what compactions read ahead if that is
         /// less.
         iterator_readahead_size: Option<usize> = None, "unset", Bytes, "unset is twice what is transferred in the time of a positioning, from 256KiB to 4MiB, or what compactions read ahead if that is less";
-        /// Bytes iterators read of a table at once when they begin to read ahead of it; doubles up to `iterator_readahead_size`, and is
-        /// that if it is larger. Unset
-        /// picks 64 KiB on rotational media, where that takes hardly longer than a block and the next read as long again, and 16 KiB
-        /// elsewhere; 0 reads block by block.
-        initial_auto_readahead_size: Option<usize> = None, "unset", Bytes, "unset is 64KiB on rotational media, 16KiB elsewhere";
-        /// Blocks iterators read of a table one by one before they begin to read ahead of it. Unset picks none on rotational media,
-        /// 2 elsewhere.
-        num_file_reads_for_auto_readahead: Option<u32> = None, "unset", Blocks, "unset is 0 on rotational media, 2 elsewhere";
         /// Read tables past the operating system's cache.
         use_direct_reads: bool = false, "false", Truth;
         /// Read tables that are not compressed where they lie in the operating system's cache, without a copy of them, on media that
@@ -288,8 +282,10 @@ described_options! {
 impl Options {
     /// Options from a TOML text; what is not said keeps its default.
     pub fn from_toml(text: &str) -> Result<Options, Error> {
-        let options: Options = toml::from_str(text)
-            .map_err(|error| Error::InvalidArgument { what: "options".to_owned(), reason: error.to_string() })?;
+        let options: Options = toml::from_str(text).map_err(|error| Error::InvalidArgument {
+            what: "options".to_owned(),
+            reason: experiment::moved_field(error.message()).unwrap_or_else(|| error.to_string()),
+        })?;
         options.validate()?;
         Ok(options)
     }
@@ -310,10 +306,7 @@ impl Options {
         options.target_file_size_base = target_bytes;
         options.log_buffer_size = Some(self.log_buffer_bytes(logs));
         options.compaction_readahead_size = Some(self.compaction_readahead_bytes(files));
-        let readahead = self.iterator_readahead(files);
-        options.iterator_readahead_size = Some(readahead.max_bytes);
-        options.initial_auto_readahead_size = Some(readahead.first_bytes);
-        options.num_file_reads_for_auto_readahead = Some(readahead.blocks_before);
+        options.iterator_readahead_size = Some(self.iterator_readahead(files).max_bytes);
         options
     }
 
@@ -351,12 +344,13 @@ impl Options {
 
     /// How iterators read ahead that do not say it themselves.
     pub(crate) fn iterator_readahead(&self, files: &StoreProperties) -> GrowingReadahead {
-        let (blocks_before, first_bytes) = if files.rotational { (0, 64 << 10) } else { (2, 16 << 10) };
+        let (blocks_before, first_bytes) =
+            if files.rotational { FIRST_READ_AHEAD_POSITIONING } else { FIRST_READ_AHEAD };
         let usual_bytes = || self.compaction_readahead_bytes(files).min(Options::long_read_bytes(files));
         let max_bytes = self.iterator_readahead_size.unwrap_or_else(usual_bytes);
         GrowingReadahead {
-            blocks_before: self.num_file_reads_for_auto_readahead.unwrap_or(blocks_before),
-            first_bytes: self.initial_auto_readahead_size.unwrap_or(first_bytes).min(max_bytes),
+            blocks_before: self.experiment.num_file_reads_for_auto_readahead.unwrap_or(blocks_before),
+            first_bytes: self.experiment.initial_auto_readahead_size.unwrap_or(first_bytes).min(max_bytes),
             max_bytes,
         }
     }
@@ -457,8 +451,6 @@ mod tests {
             log_buffer_size: Some(1),
             compaction_readahead_size: Some(1),
             iterator_readahead_size: Some(1),
-            initial_auto_readahead_size: Some(1),
-            num_file_reads_for_auto_readahead: Some(1),
             ..Options::default()
         };
         let table: toml::Table = every.to_toml().unwrap().parse().unwrap();

@@ -8,7 +8,7 @@ mod walk;
 
 use medium::{Image, Kind};
 use std::collections::{BTreeMap, BTreeSet};
-use varve_engine::{Db, DbIterator, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
+use varve_engine::{Db, DbIterator, ExperimentOptions, Options, ReadOptions, Snapshot, TreeKind, WriteOptions};
 use varve_env::{Env, Random, SimOptions};
 use walk::compare_forward;
 
@@ -322,7 +322,8 @@ fn trees_that_search_level_0_by_age_are_refused_it() {
     };
     let leveled = refused(Options { tree: Some(TreeKind::Leveled), ..options() });
     assert!(leveled.contains("flush_key_ranges") && leveled.contains("leveled"), "{leveled}");
-    let merged = refused(Options { max_write_buffer_number: 3, min_write_buffer_number_to_merge: 2, ..options() });
+    let merging = ExperimentOptions { min_write_buffer_number_to_merge: 2, ..ExperimentOptions::default() };
+    let merged = refused(Options { max_write_buffer_number: 3, experiment: merging, ..options() });
     assert!(merged.contains("min_write_buffer_number_to_merge"), "{merged}");
 }
 

@@ -79,7 +79,10 @@ impl Configuration {
         let parsed = parsed.filter(|table| table.len() == 1).and_then(|mut table| table.remove("value"));
         table.insert(name.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned())));
         spell_out_sizes(&mut table);
-        self.options = Options::deserialize(table).map_err(|error| refuse(in_words(error.message())))?;
+        let moved = varve_engine::moved_option(name);
+        let read =
+            Options::deserialize(table).map_err(|error| refuse(moved.unwrap_or_else(|| in_words(error.message()))))?;
+        self.options = Options { experiment: self.options.experiment, ..read };
         Ok(())
     }
 }
@@ -137,6 +140,9 @@ fn in_words(message: &str) -> String {
         let known = known.strip_prefix("one of ").unwrap_or(known).replace('`', "");
         let names = || known.split([',', ' ']).filter(|name| !name.is_empty() && *name != "or");
         let is_option = names().any(|name| name == "write_buffer_size");
+        if let Some(where_to) = varve_engine::moved_option(found).filter(|_| is_option) {
+            return format!("option '{found}': {where_to}");
+        }
         let kind = match what {
             "variant" => "no such word",
             _ if is_option => "there is no such option",
@@ -276,6 +282,13 @@ mod tests {
         ] {
             let error = Configuration::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
+        }
+        for name in ["min_write_buffer_number_to_merge", "level0_score_by_bytes", "initial_auto_readahead_size"] {
+            let in_file = Configuration::from_toml(&format!("[options]\n{name} = 1")).unwrap_err().to_string();
+            let by_name = Configuration::default().set(name, "1").unwrap_err().to_string();
+            for error in [in_file, by_name] {
+                assert!(error.contains(name) && error.contains("moved to the lab"), "{error}");
+            }
         }
         let mut configuration = Configuration::default();
         let error = configuration.set("compression", "fast").unwrap_err().to_string();

@@ -89,6 +89,8 @@ pub mod options {
     pub use crate::saved_options::{SavedOptions, saved_options};
     pub use crate::suggestion::nearest_name;
     pub use toml::Value as OptionValue;
+    #[doc(hidden)]
+    pub use varve_engine::{ExperimentOptions, moved_option};
     pub use varve_engine::{
         Choice, CompactionPriority, DatabaseOption, Favour, OptionUnit, OptionWithoutEffect, Profile,
     };

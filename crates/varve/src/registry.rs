@@ -8,10 +8,19 @@ use crate::spec::{ByteSize, Part, SIZE_EXAMPLE, Spec, SpecError, SpecErrorKind, 
 use crate::stack::{Base, BuiltDevice, Construction};
 use std::sync::Arc;
 use varve_media::FileMode;
-use varve_store::FileStore;
+use varve_store::{AllocationName, FileStore};
 
 /// The word for logs on the medium itself.
 pub(crate) const INSIDE: &str = "inside";
+
+/// Whose words a spec may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vocabulary {
+    /// Those that help and messages list.
+    Users,
+    /// Those of experiments too ([`LAB_WORDS`]).
+    Lab,
+}
 
 /// Options every medium has beside its own, its store's and the layers'.
 static COMMON_OPTIONS: &[OptionDescription] = &[
@@ -214,7 +223,7 @@ impl ValueForm {
         }
     }
 
-    fn accepts(self, value: &Value) -> Result<bool, SpecError> {
+    fn accepts(self, value: &Value, vocabulary: Vocabulary) -> Result<bool, SpecError> {
         let text = match value {
             Value::Text(bytes) => std::str::from_utf8(bytes).ok(),
             Value::Spec(_) => None,
@@ -236,14 +245,14 @@ impl ValueForm {
             ValueForm::ChoiceOrFileOrDevice(words) => match value {
                 Value::Text(_) => text.is_some_and(|text| words.contains(&text)),
                 Value::Spec(spec) => {
-                    check(spec)?;
+                    check(spec, vocabulary)?;
                     file_path_of(spec).is_some() || hardware_of(spec).is_some()
                 }
             },
             ValueForm::Spec | ValueForm::ChoiceOrSpec(_) => match value {
                 Value::Text(_) => text.is_none_or(|text| bare_kind(text).is_none()) && path_of(value).is_some(),
                 Value::Spec(spec) => {
-                    check(spec)?;
+                    check(spec, vocabulary)?;
                     true
                 }
             },
@@ -392,8 +401,8 @@ pub fn file_stores() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 /// Checks kinds, arguments and options of a spec that follows the grammar.
-pub(crate) fn check(spec: &Spec) -> Result<(), SpecError> {
-    spec.parts().iter().try_for_each(check_part)
+pub(crate) fn check(spec: &Spec, vocabulary: Vocabulary) -> Result<(), SpecError> {
+    spec.parts().iter().try_for_each(|part| check_part(part, vocabulary))
 }
 
 /// The kind of which `text` is the bare name, or one in other letters than it has: `imr`, `disk?scale=1/64`, `SSD:10GB`.
@@ -417,7 +426,7 @@ pub(crate) fn refuse_bare_kind(text: &str) -> Result<(), SpecError> {
     Err(SpecError::new(SpecErrorKind::Syntax, text, 0, length, expected))
 }
 
-fn check_part(part: &Part) -> Result<(), SpecError> {
+fn check_part(part: &Part, vocabulary: Vocabulary) -> Result<(), SpecError> {
     let Some(kind) = medium(part.kind()) else {
         let expected = "a kind of medium (a path that looks like one is written ./a:b)";
         let known = MEDIA.iter().map(|kind| format!("{}:", kind.description.name));
@@ -426,7 +435,7 @@ fn check_part(part: &Part) -> Result<(), SpecError> {
     let description = &kind.description;
     let argument = &description.argument;
     match part.argument() {
-        Some(value) if argument.value.accepts(value)? => (),
+        Some(value) if argument.value.accepts(value, vocabulary)? => (),
         None if argument.default.is_some() => (),
         found => {
             let error = if found.is_some() { SpecErrorKind::InvalidValue } else { SpecErrorKind::Missing };
@@ -435,7 +444,7 @@ fn check_part(part: &Part) -> Result<(), SpecError> {
             return Err(part.argument_error(error, expected).with_known(argument.value.words()));
         }
     }
-    part.options().iter().try_for_each(|option| check_option(part, description, option))
+    part.options().iter().try_for_each(|option| check_option(part, description, option, vocabulary))
 }
 
 /// Words that options had once: the option, the word, and what to do instead.
@@ -445,9 +454,48 @@ const WITHDRAWN: &[(&str, &str, &str)] = &[(
     "use relocate=on, which cleans from the host and holds back writes that would fill the cache",
 )];
 
-fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Result<(), SpecError> {
+/// Options that a kind of medium had once, and where they went.
+const MOVED_OPTIONS: &[(&str, &str, &str)] = &[
+    ("hasmr", "idle-step", "idle_step_bytes"),
+    ("hasmr", "blocking-step", "blocking_step_bytes"),
+    ("hasmr", "between-steps", "requests_between_steps"),
+    ("hasmr", "blocking-stop", "blocking_stop_percent"),
+    ("hasmr", "interrupted", "interrupted"),
+];
+
+/// Words that a spec of the lab may use and a spec of a user may not: an option, its words, and what they are for.
+const LAB_WORDS: &[(&str, &[&str], &str)] = &[
+    (
+        "allocation",
+        AllocationName::COMPARED_TEXTS,
+        "the lab compares it with the others (kvimr/alternatives, kvimr/ablation, 'varve lab map imr --policy')",
+    ),
+    ("layout", &["next-fit"], "the lab compares it with the others"),
+];
+
+/// Words of an option that only specs of the lab may use.
+#[doc(hidden)]
+pub fn lab_words(option: &str) -> &'static [&'static str] {
+    LAB_WORDS.iter().find(|(name, ..)| *name == option).map_or(&[], |(_, words, _)| words)
+}
+
+fn check_option(
+    part: &Part,
+    kind: &KindDescription,
+    option: &SpecOption,
+    vocabulary: Vocabulary,
+) -> Result<(), SpecError> {
     let known = || kind.options.iter().chain(common_options().map(|(_, option)| option));
     let Some(description) = known().find(|known| known.name == option.name()) else {
+        let moved = |&&(of, name, _): &&(&str, &str, &str)| of == kind.name && name == option.name();
+        if let Some((_, name, field)) = MOVED_OPTIONS.iter().find(moved) {
+            let expected = format!(
+                "an option of {}: ('{name}' moved to the lab's experiments, which set the field {field} of \
+                 media::emulated::TranslationParameters; remove it here)",
+                kind.name
+            );
+            return Err(part.option_name_error(option, expected));
+        }
         let mut names: Vec<&str> = known().map(|option| option.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -456,10 +504,23 @@ fn check_option(part: &Part, kind: &KindDescription, option: &SpecOption) -> Res
     let form = description.value;
     let fits = match option.value() {
         None => form == ValueForm::Flag,
-        Some(value) => form.accepts(value)?,
+        Some(value) => form.accepts(value, vocabulary)?,
     };
     if fits {
         return Ok(());
+    }
+    if let Some(Value::Text(text)) = option.value()
+        && let Some((name, words, purpose)) = LAB_WORDS.iter().find(|(name, ..)| *name == option.name())
+        && let Some(word) = words.iter().find(|word| word.as_bytes() == text.as_slice())
+    {
+        if vocabulary == Vocabulary::Lab {
+            return Ok(());
+        }
+        let expected = format!(
+            "{}; '{word}' is for experiments only: {purpose}; a store that was laid out with it opens without the option '{name}'",
+            form.expected()
+        );
+        return Err(part.option_error(option, expected).with_known(form.words()));
     }
     let withdrawn = |&&(name, word, _): &&(&str, &str, &str)| {
         name == option.name() && matches!(option.value(), Some(Value::Text(text)) if text.as_slice() == word.as_bytes())

@@ -186,6 +186,9 @@ mod tests {
         let saved = decode(text.as_bytes()).unwrap();
         assert_eq!(saved.get("write_buffer_size").and_then(toml::Value::as_integer), Some(64 << 20));
         assert_eq!(saved.get("log_buffer_size"), None);
+        // Written when databases had options that are parameters of experiments now.
+        let moved = decode(include_bytes!("saved_options/golden_with_moved_options.txt")).unwrap();
+        assert_eq!(moved.get("level0_score_by_bytes"), Some(&toml::Value::Boolean(false)));
         // Written before there were reasons.
         let before = decode(include_bytes!("saved_options/golden_without_reasons.txt")).unwrap();
         assert_eq!(before.get("tree").and_then(toml::Value::as_str), Some("leveled"));

@@ -253,9 +253,11 @@ fn a_database_on_an_interlaced_disk() {
             max_bytes_for_level_base: 2 << 20,
             ..varve::Options::default()
         };
-        let open = || varve::Varve::builder().env(&env).options(small.clone()).open_spec(&spec(&text)).unwrap();
+        // Once it is laid out the store knows its policies: the options, two of which only experiments use, can go.
+        let without_options = text.replace(&format!("{options},"), "");
+        let open = |spec: &Spec| varve::Varve::builder().env(&env).options(small.clone()).open_spec(spec).unwrap();
         let value = |key: u32, round: u32| vec![(key ^ round) as u8; 1000];
-        let db = open();
+        let db = open(&Spec::parse_for_lab(&text).unwrap());
         for round in 0..2 {
             for step in 0..5_000u32 {
                 let key = step.wrapping_mul(7919) % 5_000;
@@ -269,12 +271,25 @@ fn a_database_on_an_interlaced_disk() {
         assert_eq!(db.check().unwrap(), [], "{options}");
         db.close().unwrap();
         drop(tracks);
-        let db = open();
+        let db = open(&spec(&without_options));
         for key in 0..5_000u32 {
             assert_eq!(db.get(key.to_le_bytes()).unwrap(), Some(value(key, 1).into()), "{options}: {key}");
         }
         db.close().unwrap();
     }
+}
+
+#[test]
+fn store_laid_out_for_an_experiment_opens_without_the_option() {
+    let directory = tempfile::tempdir().unwrap();
+    let image = format!("backing=file:{}", path(&directory, "image"));
+    let laid_out = Spec::parse_for_lab(&format!("ssd:16MiB?layout=next-fit,{image}")).unwrap();
+    let db = varve::Varve::builder().env(&Env::sim(1)).open_spec(&laid_out).unwrap();
+    db.put("layer", "dark").unwrap();
+    db.close().unwrap();
+    let db = varve::Varve::builder().env(&Env::sim(2)).open_spec(&spec(&format!("ssd:16MiB?{image}"))).unwrap();
+    assert_eq!(db.get("layer").unwrap().as_deref(), Some(&b"dark"[..]));
+    db.close().unwrap();
 }
 
 #[test]
@@ -457,7 +472,12 @@ fn shingled_disks_with_a_translation_layer_by_spec() {
     for (text, expected) in [
         ("hasmr:10GiB?extents=7", "at least 8"),
         ("hasmr:10GiB?cache=4KiB", "cache"),
-        ("hasmr:10GiB?blocking-stop=101", "at most 100"),
+        ("hasmr:10GiB?blocking-stop=50", "field blocking_stop_percent of media::emulated::TranslationParameters"),
+        ("hasmr:10GiB?idle-step=8MiB", "'idle-step' moved to the lab"),
+        ("hasmr:10GiB?interrupted=goes-on", "'interrupted' moved to the lab"),
+        ("imr:1GiB?allocation=region", "'region' is for experiments only"),
+        ("imr:1GiB?allocation=cost-aware-without-cuts", "kvimr/ablation"),
+        ("disk:1GiB?layout=next-fit", "opens without the option 'layout'"),
         ("hasmr:100MiB", "zone"),
         ("hasmr:10GiB?order=newest", "oldest"),
         ("disk:10GiB?control=idler", "at-ic"),
@@ -644,7 +664,7 @@ fn a_database_on_a_host_aware_disk() {
     ] {
         let env = Env::sim(4);
         let of_client = env.clone();
-        let text = format!("hasmr:2GiB?zone=4MiB,cache=8MiB,extents=64,blocking-stop=50,store={store}{control}");
+        let text = format!("hasmr:2GiB?zone=4MiB,cache=8MiB,extents=64,store={store}{control}");
         let client = env.spawn("client", move || {
             let options = varve::Options { write_buffer_size: 256 << 10, ..Default::default() };
             let db = varve::Varve::builder().env(&of_client).options(options).open_spec(&spec(&text)).unwrap();

@@ -5,7 +5,7 @@ use crate::console::Console;
 use crate::failure::{Failure, Status};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use varve::options::{DatabaseOption, SavedOptions, nearest_name, saved_options};
+use varve::options::{DatabaseOption, SavedOptions, moved_option, nearest_name, saved_options};
 use varve::stack::StackBuilder;
 use varve::{Options, Spec};
 
@@ -127,7 +127,11 @@ fn show(
         console.line(format!("{} = {value}{note}", option.name))?;
     }
     for (name, value) in others() {
-        console.line(format!("{name} = {value}  (unknown to this version)"))?;
+        let note = match moved_option(name) {
+            Some(_) => "moved to the lab, without effect",
+            None => "unknown to this version",
+        };
+        console.line(format!("{name} = {value}  ({note})"))?;
     }
     Ok(Status::Done)
 }

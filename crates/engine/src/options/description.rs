@@ -36,7 +36,6 @@ pub enum OptionUnit {
     Jobs,
     Threads,
     Entries,
-    Blocks,
     Bits,
     Milliseconds,
     /// A ratio of two sizes.
@@ -62,7 +61,6 @@ impl OptionUnit {
             OptionUnit::Jobs => "jobs",
             OptionUnit::Threads => "threads",
             OptionUnit::Entries => "entries",
-            OptionUnit::Blocks => "blocks",
             OptionUnit::Bits => "bits",
             OptionUnit::Milliseconds => "milliseconds",
             OptionUnit::Factor => "factor",
@@ -95,7 +93,8 @@ impl fmt::Display for OptionUnit {
 }
 
 /// Declares the options: documentation, name, type and default, the default as text, the unit, and what the medium
-/// makes of it if anything. From that come the fields with their documentation, their defaults, and the table of them.
+/// makes of it if anything. From that come the fields with their documentation, their defaults, and the table of them. A last field
+/// holds the parameters that only experiments set.
 macro_rules! described_options {
     (
         $(#[$attribute:meta])*
@@ -114,11 +113,15 @@ macro_rules! described_options {
                 #[doc = concat!("Default: `", $shown, "`.", $(" On the medium: ", $store, ".")?)]
                 pub $name: $type,
             )*
+            /// Parameters that only experiments set.
+            #[doc(hidden)]
+            #[serde(skip)]
+            pub experiment: crate::options::ExperimentOptions,
         }
 
         impl Default for $options {
             fn default() -> Self {
-                $options { $($name: $default,)* }
+                $options { $($name: $default,)* experiment: crate::options::ExperimentOptions::default() }
             }
         }
 

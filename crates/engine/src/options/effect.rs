@@ -33,7 +33,6 @@ const OF_LEVELED_TREES: &[&str] = &[
     "level_compaction_dynamic_level_bytes",
     "max_size_amplification_percent",
     "compaction_pri",
-    "level0_score_by_bytes",
 ];
 
 /// Options that trees of two levels alone read.

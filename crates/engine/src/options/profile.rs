@@ -149,7 +149,7 @@ impl Options {
             };
             choices.choose(("overlap_depth_max", &mut self.overlap_depth_max), depth, depth, reason);
             // One range of all keys is what a merge of several memtables flushes.
-            if self.min_write_buffer_number_to_merge <= 1 {
+            if self.experiment.min_write_buffer_number_to_merge <= 1 {
                 let reason = "narrower tables overlap fewer, so less is rewritten";
                 choices.choose(("flush_key_ranges", &mut self.flush_key_ranges), true, true, reason);
             }

@@ -1,7 +1,7 @@
 //! Option sets drawn from seeds.
 
 use crate::trees::fixture;
-use varve_engine::{CompactionPriority, Compression, Options, TreeKind};
+use varve_engine::{CompactionPriority, Compression, ExperimentOptions, Options, TreeKind};
 use varve_env::Random;
 
 /// Options small enough that a few hundred writes flush and compact many times, different by seed.
@@ -63,8 +63,11 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
     let merged = if flush_key_ranges { 1 } else { merged.min(options.max_write_buffer_number - 1) };
     let compact_in_pieces = random.chance(1, 2);
     Options {
-        min_write_buffer_number_to_merge: merged,
-        level0_score_by_bytes,
+        experiment: ExperimentOptions {
+            min_write_buffer_number_to_merge: merged,
+            level0_score_by_bytes,
+            ..ExperimentOptions::default()
+        },
         flush_key_ranges: Some(flush_key_ranges),
         compact_in_pieces: Some(compact_in_pieces),
         ..options
@@ -75,6 +78,7 @@ pub(crate) fn option_set(tree: TreeKind, seed: u64) -> Options {
 pub(crate) fn short_option_set(tree: TreeKind, seed: u64) -> Options {
     let mut random = Random::named(seed, "short options");
     let pick = |random: &mut Random, choices: &[u64]| choices[random.index(choices.len())];
+    let usual = option_set(tree, seed);
     Options {
         write_buffer_size: pick(&mut random, &[4 << 10, 4 << 10, 4 << 10, 8 << 10, 32 << 10]) as usize,
         log_buffer_size: [None, Some(0), Some(0), Some(1 << 10), Some(16 << 10)][random.index(5)],
@@ -83,11 +87,14 @@ pub(crate) fn short_option_set(tree: TreeKind, seed: u64) -> Options {
         max_compaction_bytes: pick(&mut random, &[4 << 10, 1 << 20, 1 << 30]),
         compaction_buffer_size: random.chance(1, 4).then_some(0),
         iterator_readahead_size: random.chance(1, 2).then_some(2 << 10),
-        initial_auto_readahead_size: [None, Some(0), Some(1 << 10), Some(64 << 10)][random.index(4)],
-        num_file_reads_for_auto_readahead: [None, Some(0), Some(1)][random.index(3)],
+        experiment: ExperimentOptions {
+            initial_auto_readahead_size: [None, Some(0), Some(1 << 10), Some(64 << 10)][random.index(4)],
+            num_file_reads_for_auto_readahead: [None, Some(0), Some(1)][random.index(3)],
+            ..usual.experiment
+        },
         block_cache_shard_bits: random.chance(1, 3).then_some(2),
         max_manifest_file_size: pick(&mut random, &[1 << 10, 2 << 10, 1 << 20]),
         soft_pending_compaction_bytes_limit: pick(&mut random, &[0, 64 << 10, 64 << 30]),
-        ..option_set(tree, seed)
+        ..usual
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn stack(env: &Env, spec: &str) -> Result<Stack, LabError> {
 }
 
 fn parse(spec: &str) -> Result<Spec, LabError> {
-    spec.parse().map_err(|error: varve::spec::SpecError| LabError::invalid("medium", error.to_string()))
+    Spec::parse_for_lab(spec).map_err(|error| LabError::invalid("medium", error.to_string()))
 }
 
 /// Default options with every size divided, so that a tree over less data has the shape of the full

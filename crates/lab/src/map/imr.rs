@@ -34,7 +34,7 @@ fn words(option: &str) -> Vec<&'static str> {
 
 /// Allocation policies there are.
 pub fn policies() -> Vec<&'static str> {
-    words("allocation")
+    [&words("allocation"), varve::spec::lab_words("allocation")].concat()
 }
 
 /// Ways to save tops there are.

@@ -16,7 +16,7 @@ pub(crate) const EXTENT: FileStoreKind = FileStoreKind {
     options: &[
         OptionDescription {
             name: "layout",
-            value: ValueForm::Choice(&["first-fit", "next-fit", "ext4"]),
+            value: ValueForm::Choice(&["first-fit", "ext4"]),
             default: "first-fit",
             meaning: "where files go, decided when the device is laid out; ext4 imitates that file system",
         },

@@ -9,7 +9,7 @@ use crate::registry::{
 };
 use crate::spec::{ByteSize, Part};
 use crate::stack::{Base, Construction};
-use varve_media::emulated::{CleaningOrder, Interrupted, Translation, TranslationParameters};
+use varve_media::emulated::{CleaningOrder, Translation, TranslationParameters};
 use varve_media::{MadePlace, MediaCache, MediaCacheRecord, ZoneGeometry, ZoneType};
 
 /// Those of the ST8000AS0022 (Zhang, section 4.4).
@@ -53,38 +53,6 @@ pub(crate) const HASMR: MediumKind = MediumKind {
                 meaning: "which zone is cleaned next",
             },
             OptionDescription {
-                name: "idle-step",
-                value: ValueForm::Size,
-                default: "8MiB",
-                meaning: "bytes of a zone that an idle cleaning reads and writes in one go",
-            },
-            OptionDescription {
-                name: "blocking-step",
-                value: ValueForm::Size,
-                default: "2MiB",
-                meaning: "the same while the cache is full; fitted to a measured ST8000AS0022",
-            },
-            OptionDescription {
-                name: "between-steps",
-                value: ValueForm::Number(1),
-                default: "8",
-                meaning: "requests that are served between two steps",
-            },
-            OptionDescription {
-                name: "blocking-stop",
-                value: ValueForm::Number(0),
-                default: "98",
-                meaning: "percent of the cache in use at which a blocking cleaning ends, at 100 as soon as the waiting write fits; fitted \
-                          to a measured ST8000AS0022",
-            },
-            OptionDescription {
-                name: "interrupted",
-                value: ValueForm::Choice(&["finishes-zone", "goes-on", "repeats-step", "repeats-zone"]),
-                default: "finishes-zone",
-                meaning: "effect of a command on an idle cleaning: the zone is finished between requests; or the cleaning stops, and later \
-                          goes on, does its step again, or begins its zone again",
-            },
-            OptionDescription {
                 name: "device-managed",
                 value: ValueForm::Flag,
                 default: "host-aware: it reports its zones",
@@ -102,7 +70,7 @@ pub(crate) const HASMR: MediumKind = MediumKind {
             PACE,
             ACCOUNT,
         ],
-        examples: &["hasmr:8TB", "hasmr:100GB?cache=1GB,extents=10000", "hasmr:1TB?device-managed,blocking-stop=50"],
+        examples: &["hasmr:8TB", "hasmr:100GB?cache=1GB,extents=10000", "hasmr:1TB?device-managed"],
     },
     is_emulated: true,
     build,
@@ -180,28 +148,6 @@ fn translation(part: &Part, scale_divisor: u64) -> Result<TranslationParameters,
         Some(_) => CleaningOrder::Oldest,
         None => own.order,
     };
-    changed.interrupted = match part.text("interrupted")? {
-        Some("goes-on") => Interrupted::GoesOn,
-        Some("repeats-zone") => Interrupted::RepeatsZone,
-        Some("repeats-step") => Interrupted::RepeatsStep,
-        Some(_) => Interrupted::FinishesZone,
-        None => own.interrupted,
-    };
-    if let Some(bytes) = part.size_bytes("idle-step")? {
-        changed.idle_step_bytes = bytes;
-    }
-    if let Some(bytes) = part.size_bytes("blocking-step")? {
-        changed.blocking_step_bytes = bytes;
-    }
-    if let Some(requests) = small_number(part, "between-steps")? {
-        changed.requests_between_steps = requests;
-    }
-    if let Some(percent) = number("blocking-stop")? {
-        let Some(percent) = u32::try_from(percent).ok().filter(|&percent| percent <= 100) else {
-            return Err(part.value_error("blocking-stop", "a percentage, at most 100").into());
-        };
-        changed.blocking_stop_percent = percent;
-    }
     let scaled = changed.scaled(scale_divisor);
     let MediaCache { bytes, extents_max } = scaled.media_cache;
     if bytes < CACHE_BYTES_MIN {

@@ -4,6 +4,8 @@ mod error;
 mod grammar;
 mod size;
 
+#[doc(hidden)]
+pub use crate::registry::lab_words;
 pub use crate::registry::{
     ArgumentDescription, KindDescription, OptionDescription, ValueForm, common_options, file_stores, media_kinds,
 };
@@ -11,7 +13,7 @@ pub use error::{SpecError, SpecErrorKind};
 pub(crate) use size::SIZE_EXAMPLE;
 pub use size::{ByteSize, ByteSizeError};
 
-use crate::registry;
+use crate::registry::{self, Vocabulary};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsStr;
 use std::fmt;
@@ -73,14 +75,24 @@ impl FromStr for Spec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        registry::refuse_bare_kind(text)?;
-        let spec = grammar::parse(text)?;
-        registry::check(&spec)?;
-        Ok(spec)
+        Spec::parse(text, Vocabulary::Users)
     }
 }
 
 impl Spec {
+    fn parse(text: &str, vocabulary: Vocabulary) -> Result<Self, SpecError> {
+        registry::refuse_bare_kind(text)?;
+        let spec = grammar::parse(text)?;
+        registry::check(&spec, vocabulary)?;
+        Ok(spec)
+    }
+
+    /// As [`FromStr`], with the words that only experiments use ([`lab_words`]).
+    #[doc(hidden)]
+    pub fn parse_for_lab(text: &str) -> Result<Self, SpecError> {
+        Spec::parse(text, Vocabulary::Lab)
+    }
+
     /// The directory at `path`, whatever bytes the path has.
     pub fn of_path(path: &Path) -> Self {
         Spec::of_path_bytes(path.as_os_str().as_bytes())

@@ -208,7 +208,8 @@ impl Stored {
 }
 
 pub(crate) fn spec_in(spec: &str, folder: &Path) -> Spec {
-    spec.replace('@', &folder.display().to_string()).parse().unwrap_or_else(|error| panic!("{error}"))
+    let text = spec.replace('@', &folder.display().to_string());
+    Spec::parse_for_lab(&text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// All times at which something was stored, with their folders, from the first on.

@@ -11,7 +11,7 @@ use varve::{ErrorKind, Spec};
 #[command(after_help = "\
 Examples:
   varve media format 'dev:/srv/varve.img?size=10GiB'
-  varve media format 'dev:/dev/sdb?layout=next-fit' --overwrite
+  varve media format 'dev:/dev/sdb?layout=ext4' --overwrite
   varve media format 'disk:10GB?backing=file:/tmp/disk.img,layout=ext4'
 
 A blank device needs no formatting: the first write to a database on it does that. A device that

@@ -24,7 +24,7 @@ impl CompactionPolicy for Leveled {
         Leveled {
             options: PolicyOptions {
                 level0_file_num_compaction_trigger: options.level0_file_num_compaction_trigger,
-                level0_score_by_bytes: options.level0_score_by_bytes,
+                level0_score_by_bytes: options.experiment.level0_score_by_bytes,
                 level0_waiting_max: options.level0_slowdown_writes_trigger / 5 * 3,
                 max_bytes_for_level_base: options.max_bytes_for_level_base,
                 max_bytes_for_level_multiplier: options.max_bytes_for_level_multiplier,

@@ -179,7 +179,7 @@ fn next_job<'a>(
 fn jobs_state(parts: &TreeParts, jobs: &JobState, role: Role) -> JobsState {
     JobsState {
         role,
-        flush_is_due: jobs.flush_is_due(parts.files.options.min_write_buffer_number_to_merge),
+        flush_is_due: jobs.flush_is_due(parts.files.options.experiment.min_write_buffer_number_to_merge),
         compactions_are_held: !may_compact(parts, jobs),
         sampling: jobs.sampling,
         has_garbage: parts.files.tables.garbage.any(),
@@ -439,7 +439,7 @@ pub(super) fn is_idle<'a>(
     mut jobs: MutexGuard<'a, JobState>,
 ) -> (MutexGuard<'a, JobState>, bool) {
     loop {
-        let rests = !jobs.flush_is_due(parts.files.options.min_write_buffer_number_to_merge)
+        let rests = !jobs.flush_is_due(parts.files.options.experiment.min_write_buffer_number_to_merge)
             && !jobs.flush_running
             && jobs.running_compactions == 0
             && jobs.manual == 0;

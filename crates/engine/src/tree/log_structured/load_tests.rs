@@ -4,7 +4,7 @@ use crate::db::Db;
 use crate::error::ErrorKind;
 use crate::media::Media;
 use crate::operation::ReadOptions;
-use crate::options::{Options, TreeKind};
+use crate::options::{ExperimentOptions, Options, TreeKind};
 use crate::test_store::MemoryStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,16 +76,15 @@ fn all_background_bytes_count_towards_the_rate_limit() {
 }
 
 /// Number of options at the head of [`EXTREMES`] that say when writers are held back, and what ends that.
-const STALL_OPTIONS: usize = 17;
+const STALL_OPTIONS: usize = 15;
 
 /// Options by name with their extremes, as TOML. `tree` is drawn apart.
-const EXTREMES: [(&str, &[&str]); 36] = [
+const EXTREMES: [(&str, &[&str]); 34] = [
     ("level0_file_num_compaction_trigger", &["1", "12", "30", "36", "100000"]),
     ("level0_slowdown_writes_trigger", &["1", "2", "4", "100000"]),
     ("level0_stop_writes_trigger", &["1", "4", "20", "100000"]),
     ("soft_pending_compaction_bytes_limit", &["0", "1", "100000", "4611686018427387904"]),
     ("hard_pending_compaction_bytes_limit", &["0", "1", "100000", "4611686018427387904"]),
-    ("level0_score_by_bytes", &["true"]),
     ("max_level0_compaction_tables", &["1", "1000"]),
     ("level1_overlap_compaction_trigger", &["1", "1000"]),
     ("overlap_depth_max", &["0", "1", "30", "100000"]),
@@ -95,7 +94,6 @@ const EXTREMES: [(&str, &[&str]); 36] = [
     ("max_write_stall_ms", &["1", "60000"]),
     ("delayed_write_rate", &["1", "16384", "4611686018427387904"]),
     ("max_write_buffer_number", &["2", "1000"]),
-    ("min_write_buffer_number_to_merge", &["1", "2", "900"]),
     ("flush_key_ranges", &["true"]),
     ("write_buffer_size", &["4096", "1073741824"]),
     ("compact_in_pieces", &["true"]),
@@ -164,15 +162,20 @@ fn no_pair_of_options_holds_writers_back_for_ever() {
             text.push_str(&format!("{name} = {value}\n"));
             table.extend(format!("{name} = {value}").parse::<toml::Table>().expect("TOML"));
         }
-        let Ok(options) = Options::from_toml(&toml::to_string(&table).expect("TOML")) else {
+        let Ok(mut options) = Options::from_toml(&toml::to_string(&table).expect("TOML")) else {
             refused += 1;
             continue;
         };
+        options.experiment.level0_score_by_bytes = random.chance(1, 8);
+        if random.chance(1, 8) {
+            options.experiment.min_write_buffer_number_to_merge = [2, 900][random.index(2)];
+        }
+        let experiment = options.experiment;
         match load(seed, &options) {
             None => refused += 1,
             Some(time) => {
                 loads += 1;
-                assert!(time <= TIME_MAX, "seed {seed}: {tree:?} takes {time:?} with\n{text}");
+                assert!(time <= TIME_MAX, "seed {seed}: {tree:?} takes {time:?} with\n{text}{experiment:?}");
             }
         }
     }
@@ -187,7 +190,6 @@ fn options_that_contradict_each_other_are_refused_by_name() {
         ("level0_stop_writes_trigger = 10\nlevel0_slowdown_writes_trigger = 12", ["10", "12"]),
         ("level0_stop_writes_trigger = 10\nlevel0_file_num_compaction_trigger = 12", ["20", "10"]),
         ("hard_pending_compaction_bytes_limit = 10\nsoft_pending_compaction_bytes_limit = 11", ["10", "11"]),
-        ("min_write_buffer_number_to_merge = 5\nmax_write_buffer_number = 5", ["5", "5"]),
     ];
     for tree in TreeKind::OF_TABLES {
         for (text, values) in contradictions {
@@ -201,6 +203,11 @@ fn options_that_contradict_each_other_are_refused_by_name() {
             assert!(names.skip(1).any(|name| error.contains(name)) || error.contains("slowdown"), "{error}");
             assert!(error.contains("; "), "{error} does not say what to do");
         }
+        let experiment = ExperimentOptions { min_write_buffer_number_to_merge: 5, ..ExperimentOptions::default() };
+        let merged = Options { tree: Some(tree), max_write_buffer_number: 5, experiment, ..Options::default() };
+        let media = Media::of_files(Arc::new(MemoryStore::new()));
+        let error = Db::open(&Env::sim(1), media, merged).err().expect("refused").to_string();
+        assert!(error.contains("min_write_buffer_number_to_merge = 5") && error.contains("; "), "{error}");
         let sound = "hard_pending_compaction_bytes_limit = 10\nsoft_pending_compaction_bytes_limit = 0";
         let options = Options { tree: Some(tree), ..Options::from_toml(sound).expect("sound") };
         open(&Env::sim(1), &options).close().expect("close");

@@ -9,9 +9,12 @@ use crate::options::{
 pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_write_buffer_number", options.max_write_buffer_number as u64, 2)?;
     at_most("max_write_buffer_number", options.max_write_buffer_number as u64, 1 << 16)?;
-    at_least("min_write_buffer_number_to_merge", options.min_write_buffer_number_to_merge as u64, 1)?;
-    if options.min_write_buffer_number_to_merge >= options.max_write_buffer_number {
-        let what = format!("option min_write_buffer_number_to_merge = {}", options.min_write_buffer_number_to_merge);
+    at_least("min_write_buffer_number_to_merge", options.experiment.min_write_buffer_number_to_merge as u64, 1)?;
+    if options.experiment.min_write_buffer_number_to_merge >= options.max_write_buffer_number {
+        let what = format!(
+            "option min_write_buffer_number_to_merge = {}",
+            options.experiment.min_write_buffer_number_to_merge
+        );
         let reason = format!(
             "it must be below max_write_buffer_number = {}, as writes stop when all memtables wait for more; lower the former or \
              raise the latter",
@@ -25,9 +28,12 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
             reason: format!("a tree of kind {} takes memtables of all keys", options.tree_kind().name()),
         });
     }
-    if options.flush_key_ranges.unwrap_or_default() && options.min_write_buffer_number_to_merge > 1 {
+    if options.flush_key_ranges.unwrap_or_default() && options.experiment.min_write_buffer_number_to_merge > 1 {
         return Err(Error::InvalidArgument {
-            what: format!("option min_write_buffer_number_to_merge = {}", options.min_write_buffer_number_to_merge),
+            what: format!(
+                "option min_write_buffer_number_to_merge = {}",
+                options.experiment.min_write_buffer_number_to_merge
+            ),
             reason: "with flush_key_ranges a range of keys is flushed as soon as memtables are full".to_owned(),
         });
     }
@@ -80,6 +86,10 @@ pub(crate) fn check_options(options: &Options) -> Result<(), Error> {
     at_least("max_open_files", options.max_open_files as u64, 1)?;
     at_most("compaction_readahead_size", options.compaction_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
     at_most("iterator_readahead_size", options.iterator_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
-    at_most("initial_auto_readahead_size", options.initial_auto_readahead_size.unwrap_or(0) as u64, 1 << 30)?;
+    at_most(
+        "initial_auto_readahead_size",
+        options.experiment.initial_auto_readahead_size.unwrap_or(0) as u64,
+        1 << 30,
+    )?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::log::{LogHeader, LogWriter, Purpose};
 use crate::manifest::Manifest;
 use crate::media::Media;
 use crate::operation::{ReadOptions, WriteOptions};
-use crate::options::TreeKind;
+use crate::options::{ExperimentOptions, TreeKind};
 use crate::policy::TwoLevel;
 use crate::shape::{CompactionPlan, CompactionPolicy, FileMeta, Reason, Version};
 use crate::test_store::MemoryStore;
@@ -206,7 +206,7 @@ fn memtables_are_flushed_together() {
         disable_auto_compactions: true,
         write_buffer_size: 64 << 10,
         max_write_buffer_number: 4,
-        min_write_buffer_number_to_merge: 3,
+        experiment: ExperimentOptions { min_write_buffer_number_to_merge: 3, ..ExperimentOptions::default() },
         ..Options::default()
     };
     let policy = TwoLevel::new(&options);

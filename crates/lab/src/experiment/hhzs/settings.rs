@@ -5,7 +5,7 @@ use super::workload::Workload;
 use crate::experiment::Scale;
 use crate::generator::{KeyFormat, Permutation};
 use crate::report::{Report, format_bytes};
-use varve::options::CompactionPriority;
+use varve::options::{CompactionPriority, ExperimentOptions};
 use varve::{Compression, Options, TreeKind};
 
 /// "200 GiB of 1-KiB KV objects, each with a 24-byte key and a 1,000-byte value".
@@ -251,9 +251,7 @@ impl Setup {
             tree: Some(TreeKind::Leveled),
             write_buffer_size: size(512 << 20) as usize,
             max_write_buffer_number: 4,
-            min_write_buffer_number_to_merge: 2,
             level0_file_num_compaction_trigger: level0_trigger,
-            level0_score_by_bytes: true,
             level0_slowdown_writes_trigger: slowdown,
             level0_stop_writes_trigger: stop,
             soft_pending_compaction_bytes_limit: limit(64 << 30),
@@ -280,8 +278,12 @@ impl Setup {
             compaction_readahead_size: Some(size(self.scheme.options().read_ahead_mebibytes << 20).max(4096) as usize),
             // Blocks are as large as in full, so scans read as far ahead. RocksDB's numbers, or what ours has of its own.
             iterator_readahead_size: Some(256 << 10),
-            initial_auto_readahead_size: (!self.scans_begin_large).then_some(8 << 10),
-            num_file_reads_for_auto_readahead: (!self.scans_begin_large).then_some(2),
+            experiment: ExperimentOptions {
+                min_write_buffer_number_to_merge: 2,
+                level0_score_by_bytes: true,
+                initial_auto_readahead_size: (!self.scans_begin_large).then_some(8 << 10),
+                num_file_reads_for_auto_readahead: (!self.scans_begin_large).then_some(2),
+            },
             use_direct_reads: true,
             use_direct_io_for_flush_and_compaction: true,
             delayed_write_rate: 16 << 20,
@@ -320,7 +322,7 @@ impl Setup {
         }
         for (name, value) in [
             ("max_write_buffer_number", options.max_write_buffer_number as u64),
-            ("min_write_buffer_number_to_merge", options.min_write_buffer_number_to_merge as u64),
+            ("min_write_buffer_number_to_merge", options.experiment.min_write_buffer_number_to_merge as u64),
             ("level0_file_num_compaction_trigger", options.level0_file_num_compaction_trigger as u64),
             ("max_bytes_for_level_multiplier", options.max_bytes_for_level_multiplier),
             ("max_background_jobs", options.max_background_jobs as u64),

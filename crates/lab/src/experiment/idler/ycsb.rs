@@ -11,7 +11,7 @@ use crate::runner::{Finish, Group, Phase, PhaseResult, run_phase};
 use crate::target::{Target, VarveTarget};
 use crate::workload::{Workload, Ycsb, YcsbMix, YcsbOptions};
 use std::sync::Arc;
-use varve::options::Profile;
+use varve::options::{ExperimentOptions, Profile};
 use varve::{Options, TreeKind};
 
 pub(in crate::experiment) const YCSB: Experiment = Experiment {
@@ -110,7 +110,10 @@ fn options(scale: Scale) -> Options {
         block_cache_capacity: scale.of(BLOCK_CACHE_BYTES) as usize,
         compaction_readahead_size: Some(scale.of(COMPACTION_AHEAD_BYTES) as usize),
         iterator_readahead_size: Some(scale.of(SCAN_AHEAD_BYTES) as usize),
-        initial_auto_readahead_size: Some(scale.of(FIRST_AHEAD_BYTES) as usize),
+        experiment: ExperimentOptions {
+            initial_auto_readahead_size: Some(scale.of(FIRST_AHEAD_BYTES) as usize),
+            ..ExperimentOptions::default()
+        },
         ..emulated::scaled_options(scale)
     }
 }

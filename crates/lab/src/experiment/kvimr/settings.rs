@@ -3,7 +3,7 @@
 use super::scheme::Scheme;
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::options::{CompactionPriority, Profile};
+use varve::options::{CompactionPriority, ExperimentOptions, Profile};
 use varve::{Compression, Options, TreeKind};
 
 /// Capacity of the disk: "100 GB" (KVIMR, section 4.1).
@@ -340,8 +340,11 @@ impl Setup {
             compaction_readahead_size: Some(size(2 << 20) as usize),
             iterator_readahead_size: Some(size(2 << 20).min(256 << 10) as usize),
             // Scans go from block to block first, as those of the stores of the paper.
-            initial_auto_readahead_size: Some(16 << 10),
-            num_file_reads_for_auto_readahead: Some(2),
+            experiment: ExperimentOptions {
+                initial_auto_readahead_size: Some(16 << 10),
+                num_file_reads_for_auto_readahead: Some(2),
+                ..ExperimentOptions::default()
+            },
             delayed_write_rate: 16 << 20,
             max_manifest_file_size: size(1 << 30),
             ..Options::default()

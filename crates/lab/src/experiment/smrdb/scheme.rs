@@ -15,8 +15,8 @@ pub(super) enum Scheme {
     SocSameIo,
     /// SMRDB-SOC with what goes past the paper: see [`super::settings`].
     Ours,
-    /// Ours with bursts of background work of another length.
-    OursInBursts(Stall),
+    /// Ours with shorter bursts of background work.
+    OursInBursts(ShorterStall),
     /// Ours without one of the things it has and SMRDB-SOC has not.
     OursWithout(Term),
 }
@@ -40,27 +40,23 @@ pub(super) enum Term {
     Bursts,
 }
 
-/// How long a burst of background work may keep a put waiting.
+/// Longest time that a burst of ours may keep a put waiting, in milliseconds: the time of reading and writing 32 MiB.
+pub(super) const OUR_STALL_MS: u64 = 450;
+
+/// A shorter limit than [`OUR_STALL_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stall {
+pub(super) enum ShorterStall {
     /// 50 ms: a few revolutions of the disk.
     Short,
     /// 130 ms: of the values between 110 and 160 ms, which do about the same.
     Middle,
-    /// 450 ms: what reading and writing 32 MiB takes.
-    Long,
 }
 
-impl Stall {
-    /// What ours has.
-    pub(super) const OURS: Stall = Stall::Long;
-
-    /// In milliseconds.
-    pub(super) fn millis(self) -> u64 {
+impl ShorterStall {
+    fn millis(self) -> u64 {
         match self {
-            Stall::Short => 50,
-            Stall::Middle => 130,
-            Stall::Long => 450,
+            ShorterStall::Short => 50,
+            ShorterStall::Middle => 130,
         }
     }
 }
@@ -88,18 +84,18 @@ impl Scheme {
 
     /// Ours with shorter bursts than it has.
     pub(super) const OTHER_BURSTS: [Scheme; 2] =
-        [Scheme::OursInBursts(Stall::Short), Scheme::OursInBursts(Stall::Middle)];
+        [Scheme::OursInBursts(ShorterStall::Short), Scheme::OursInBursts(ShorterStall::Middle)];
 
     /// Those of [`Scheme::compared`] with bursts of other lengths.
     pub(super) fn compared_with_bursts() -> Vec<Scheme> {
         Scheme::compared().into_iter().chain(Scheme::OTHER_BURSTS).collect()
     }
 
-    /// How long bursts of background work are, if it moves in bursts.
-    pub(super) fn stall(self) -> Option<Stall> {
+    /// Longest time that a burst of background work may keep a put waiting, in milliseconds; `None` without bursts.
+    pub(super) fn stall_ms(self) -> Option<u64> {
         match self {
-            Scheme::OursInBursts(stall) => Some(stall),
-            _ => self.has(Term::Bursts).then_some(Stall::OURS),
+            Scheme::OursInBursts(stall) => Some(stall.millis()),
+            _ => self.has(Term::Bursts).then_some(OUR_STALL_MS),
         }
     }
 
@@ -139,9 +135,8 @@ impl Scheme {
             Scheme::LevelDbSameIo => "LevelDB-like, same I/O",
             Scheme::SocSameIo => "SMRDB-SOC, same I/O",
             Scheme::Ours => "ours",
-            Scheme::OursInBursts(Stall::Short) => "ours, bursts of 50 ms",
-            Scheme::OursInBursts(Stall::Middle) => "ours, bursts of 130 ms",
-            Scheme::OursInBursts(Stall::Long) => "ours, bursts of 450 ms",
+            Scheme::OursInBursts(ShorterStall::Short) => "ours, bursts of 50 ms",
+            Scheme::OursInBursts(ShorterStall::Middle) => "ours, bursts of 130 ms",
             Scheme::OursWithout(Term::ReadAhead) => "ours without read-ahead",
             Scheme::OursWithout(Term::WriteBehind) => "ours without write-behind",
             Scheme::OursWithout(Term::Depth) => "ours without depth",

@@ -1,9 +1,9 @@
 //! What the paper says it ran: sizes, options of the trees, and what is assumed where it does not say.
 
-use super::scheme::{Scheme, Stall, Term};
+use super::scheme::{OUR_STALL_MS, Scheme, Term};
 use crate::experiment::Scale;
 use crate::report::{Report, format_bytes};
-use varve::options::{CompactionPriority, Profile};
+use varve::options::{CompactionPriority, ExperimentOptions, Profile};
 use varve::spec::ByteSize;
 use varve::{Compression, Options, TreeKind};
 
@@ -167,8 +167,11 @@ impl Setup {
             log_buffer_size: Some(size(LEVELDB_LOG_BUFFER_BYTES) as usize),
             compaction_readahead_size: Some(size(KERNEL_READ_AHEAD_BYTES).max(4096) as usize),
             // Scans go from block to block first, as those of the stores of the paper.
-            initial_auto_readahead_size: Some(16 << 10),
-            num_file_reads_for_auto_readahead: Some(2),
+            experiment: ExperimentOptions {
+                initial_auto_readahead_size: Some(16 << 10),
+                num_file_reads_for_auto_readahead: Some(2),
+                ..ExperimentOptions::default()
+            },
             delayed_write_rate: 1000 * 4112,
             ..Options::default()
         };
@@ -212,8 +215,8 @@ impl Setup {
         options.pace_background_work = Some(has(Term::Pacing));
         options.flush_key_ranges = Some(has(Term::KeyRanges));
         options.compact_in_pieces = Some(has(Term::Pieces));
-        if let Some(stall) = self.scheme.stall() {
-            options.max_write_stall_ms = Some(size(stall.millis()).max(1));
+        if let Some(stall_ms) = self.scheme.stall_ms() {
+            options.max_write_stall_ms = Some(size(stall_ms).max(1));
         }
         options
     }
@@ -248,8 +251,7 @@ impl Setup {
             "ours",
             format!(
                 "two levels with at most {OUR_DEPTH_MAX} bands in a key, ranges of keys flushed, compactions installed table by table, background work and puts paced, \
-                 in bursts of {} ms, {} of the log written behind, compactions read {} ahead of each table and scans {}",
-                Stall::OURS.millis(),
+                 in bursts of {OUR_STALL_MS} ms, {} of the log written behind, compactions read {} ahead of each table and scans {}",
                 ahead(OUR_LOG_BEHIND_BYTES),
                 ahead(OUR_COMPACTION_AHEAD_BYTES),
                 ahead(OUR_SCAN_AHEAD_BYTES)

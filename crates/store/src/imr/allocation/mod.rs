@@ -166,16 +166,18 @@ policies! {
 }
 
 impl AllocationName {
-    /// Every text there is, those of policies without a term last.
-    pub const TEXTS: &[&str] = &{
-        let mut texts = [""; NAMES.len()];
-        let mut index = 0;
-        while index < NAMES.len() {
-            texts[index] = NAMES[index].2;
-            index += 1;
-        }
-        texts
-    };
+    /// Texts of the policies that a store is laid out with.
+    pub const TEXTS: &[&str] = &["sequential", "three-phase", "compaction-aware", "cost-aware"];
+
+    /// Texts of the policies that only figures compare with those.
+    pub const COMPARED_TEXTS: &[&str] = &[
+        "zigzag",
+        "region",
+        "cost-aware-without-syncs",
+        "cost-aware-without-gaps",
+        "cost-aware-without-cuts",
+        "cost-aware-without-seeks",
+    ];
 
     /// The name in lower case, words joined by hyphens.
     pub fn text(self) -> &'static str {

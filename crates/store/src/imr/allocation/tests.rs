@@ -92,6 +92,16 @@ fn every_policy_gives_free_tracks_that_hold_the_table_and_refuses_only_without_t
 }
 
 #[test]
+fn every_policy_has_one_text() {
+    let texts = || AllocationName::TEXTS.iter().chain(AllocationName::COMPARED_TEXTS);
+    assert_eq!(texts().count(), NAMES.len());
+    for (name, _, text) in NAMES {
+        assert_eq!(texts().filter(|known| *known == text).count(), 1, "{text}");
+        assert_eq!(AllocationName::of_text(text), Some(*name));
+    }
+}
+
+#[test]
 fn the_orders_are_those_of_the_paper() {
     let geometry = geometry(16, TRACK_BYTES);
     let (usable, valid, locked) = (0..16, TrackBitmap::new(16), TrackBitmap::new(16));
