@@ -603,6 +603,63 @@ fn full_bands_of_two_levels_are_compacted() {
     assert!(compactions >= 6, "{compactions} compactions by hand");
 }
 
+/// A compaction by hand ended with "no space left" beside writers, on a tree of two levels in 24 bands of 32 KiB. Seed 813 found it.
+#[test]
+fn seed_813_compactions_beside_writers_of_24_bands_find_space() {
+    const BANDS: u64 = 24;
+    const KEYS: u64 = 300;
+    let (mut compactions, mut puts) = (0, 0);
+    for seed in 813..819 {
+        let time_limit = Some(Duration::from_secs(3600));
+        let env = Env::sim_with(SimOptions { seed, perturb: true, time_limit, ..SimOptions::default() });
+        let image = Image::fresh_of(&env, Kind::BAND, BANDS * medium::BAND_BYTES);
+        let options = Options {
+            write_buffer_size: 8 << 10,
+            ..draw_ratio(Place::Device(Kind::BAND), 0, TreeKind::TwoLevel, (8, 32), false).options
+        };
+        let db = Arc::new(Db::open(&env, image.media(&env).expect("media"), options).expect("open"));
+        let is_done = Arc::new(AtomicBool::new(false));
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let (db, is_done) = (db.clone(), is_done.clone());
+                env.spawn("writer", move || {
+                    let mut random = Random::named(seed * 2 + writer, "writer");
+                    let (mut model, mut taken) = (State::new(), 0);
+                    while !is_done.load(Ordering::SeqCst) {
+                        let key = format!("{writer}{:08}", random.below(KEYS / 2)).into_bytes();
+                        let value = vec![random.below(256) as u8; 400 + random.index(400)];
+                        match random.chance(1, 5) {
+                            true => db.delete(&key).map(|()| model.remove(&key)).map(drop).expect("delete"),
+                            false => match db.put(&key, &value) {
+                                Ok(()) => drop(model.insert(key, value)),
+                                Err(error) => panic!("seed {seed}: put {taken}: {error}"),
+                            },
+                        }
+                        taken += 1;
+                    }
+                    (model, taken)
+                })
+            })
+            .collect();
+        for number in 0..40 {
+            db.compact_range(None, None).unwrap_or_else(|error| panic!("seed {seed}: compaction {number}: {error}"));
+            compactions += 1;
+        }
+        is_done.store(true, Ordering::SeqCst);
+        for writer in writers {
+            let (model, taken): (State, u64) = writer.join().expect("writer");
+            puts += taken;
+            for (key, value) in model {
+                assert_eq!(db.get(&key).expect("get").as_deref(), Some(&value[..]), "seed {seed}");
+            }
+        }
+        assert_eq!(db.check().expect("check"), [], "seed {seed}");
+        db.close().expect("close");
+    }
+    println!("reached: seed 813: {compactions} compactions beside {puts} writes");
+    assert!(puts > 1000, "{puts} writes");
+}
+
 /// Each thread of a compaction left a partly filled table, steps down of deletions took more bands than they freed, and a writer waited for
 /// a compaction that was no longer due when workers looked.
 #[test]

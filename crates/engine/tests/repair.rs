@@ -455,6 +455,32 @@ fn opening_check_and_repair_agree_about_every_log_of_a_chain() {
     assert!(refused > 40 && accepted > 10 && longest_chain > 3, "{refused} {accepted} {longest_chain}");
 }
 
+/// The log cannot tell a torn write from a damaged one, so the check claims neither. It once said that the record "was never acknowledged
+/// as durable"; this one was.
+#[test]
+fn check_does_not_claim_that_a_damaged_last_record_was_unsynced() {
+    for tree in TreeKind::OF_TABLES {
+        let mut files = logged(tree, false);
+        let last = files.keys().rfind(|name| name.ends_with(".log")).expect("a log").clone();
+        let log = files.get_mut(&last).expect("a log");
+        // The last write was synced. Zeros behind it are space that was allocated.
+        let end = log.iter().rposition(|byte| *byte != 0).expect("records") + 1;
+        log[end - 10] ^= 1;
+        let place = MemoryPlace::of(&files);
+        let db = Db::open_read_only(&place.env, place.media(), options_of_logs(tree)).expect("open");
+        let findings = db.check().expect("check");
+        let [finding] = &findings[..] else { panic!("{tree:?}: {findings:?}") };
+        assert_eq!((finding.code, finding.severity), ("log-tail-torn", varve_store::Severity::Warning), "{tree:?}");
+        let message = &finding.message;
+        for said in ["a write that did not end", "a damaged one", "cannot tell apart"] {
+            assert!(message.contains(said), "{tree:?}: {message}");
+        }
+        for claim in ["never", "acknowledged", "durable", "synced"] {
+            assert!(!message.contains(claim), "{tree:?}: {message}");
+        }
+    }
+}
+
 /// True if these files are a database that opens. If so, a repair changes nothing in it; if not, it says what is lost.
 fn agree(tree: TreeKind, files: &Contents, what: &str) -> bool {
     let options = || options_of_logs(tree);

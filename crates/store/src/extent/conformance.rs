@@ -71,7 +71,7 @@ fn open(env: &Env, device: Device) -> Result<Arc<dyn FileStore>, StoreError> {
 }
 
 fn format(env: &Env, device: &Device, layout: ExtentLayout) -> Result<(), StoreError> {
-    ExtentStore::format(env, device, &ExtentFormatOptions { layout, overwrite: true })
+    ExtentStore::format(env, device, &ExtentFormatOptions { layout, overwrite: true, ..ExtentFormatOptions::default() })
 }
 
 fn format_ext4(env: &Env, device: &Device) -> Result<(), StoreError> {

@@ -55,7 +55,7 @@ use crate::file_store::{
 };
 use crate::hint::Hint;
 use crate::identity::block::Presence;
-use crate::identity::{Identity, OpenedAs};
+use crate::identity::{self, Identity, OpenedAs};
 use crate::journal::{self, Formatting, JournalRegions, Region, SUPERBLOCK_RESERVED_BYTES, StoreKind};
 use crate::kernel::RawStore;
 use crate::occupancy::{Occupancy, StoreMeasure};
@@ -100,6 +100,9 @@ pub struct ExtentFormatOptions {
     pub layout: ExtentLayout,
     /// Format although the device holds something: a store, or anything else.
     pub overwrite: bool,
+    /// The caller has searched the device for marks of layers between its ends ([`find_layer_mark`](crate::find_layer_mark)), or has just
+    /// made it: it is not searched again.
+    pub is_searched: bool,
 }
 
 /// A [`FileStore`] on a raw conventional block device. See the module for the order of its steps.
@@ -113,15 +116,23 @@ pub struct ExtentStore {
 impl ExtentStore {
     /// Makes an empty store on a device. Everything on it is lost.
     ///
-    /// Errors: a device that is too small or has zones or tracks whose rules this store does not keep;
-    /// one that holds something, without `overwrite`.
+    /// Errors: a device that is too small or has zones or tracks whose rules this store does not keep; without `overwrite` one that
+    /// holds something, or belongs to a layer (relocation of zones, a write buffer) although its ends are blank.
+    ///
+    /// Cost: reads three mebibytes at the ends of a blank device, and, unless `is_searched`, up to 75 MiB before its end.
     pub fn format(env: &Env, device: &Device, options: &ExtentFormatOptions) -> Result<(), StoreError> {
         let label = device.block.name();
         refuse_unsuitable(label, device)?;
         let geometry = StoreGeometry::plan(label, device.block.geometry(), options.layout)?;
-        if !options.overwrite && journal::presence_on_device(device, label, &opened_as(device))? == Presence::Store {
-            let reason = "the device holds a store; format with overwrite to lose it".to_owned();
-            return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+        if !options.overwrite {
+            match journal::presence_on_device(device, label, &opened_as(device))? {
+                Presence::Store => {
+                    let reason = "the device holds a store; format with overwrite to lose it".to_owned();
+                    return Err(StoreError::InvalidRequest { store: label.to_owned(), reason });
+                }
+                Presence::Blank if !options.is_searched => identity::refuse_layer(device, label, &opened_as(device))?,
+                Presence::Blank | Presence::Unfinished => {}
+            }
         }
         // Two formats in one simulation draw at different times.
         let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));

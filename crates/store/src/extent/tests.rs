@@ -17,7 +17,7 @@ fn device(env: &Env, capacity_bytes: u64) -> Device {
 
 fn formatted(env: &Env, capacity_bytes: u64, layout: ExtentLayout) -> Device {
     let device = device(env, capacity_bytes);
-    ExtentStore::format(env, &device, &ExtentFormatOptions { layout, overwrite: false }).unwrap();
+    ExtentStore::format(env, &device, &ExtentFormatOptions { layout, ..ExtentFormatOptions::default() }).unwrap();
     device
 }
 

@@ -95,8 +95,13 @@ fn find_layer(device: &Device, label: &str, zones: Option<&ZoneGeometry>) -> Opt
     layers::find(device.block.geometry().capacity_bytes, zones, capabilities.buffer_alignment_bytes, true, &mut read_at)
 }
 
+/// Refuses a device that a layer has marked between its ends, where [`refuse_used`] does not look.
+pub(crate) fn refuse_layer(device: &Device, label: &str, opened_as: &impl Display) -> Result<(), StoreError> {
+    refuse_layer_of(device, label, device.block.capabilities().zones.as_ref(), opened_as)
+}
+
 /// Refuses a device that a layer has marked, as one of these zones.
-pub(super) fn refuse_layer(
+pub(super) fn refuse_layer_of(
     device: &Device,
     label: &str,
     zones: Option<&ZoneGeometry>,

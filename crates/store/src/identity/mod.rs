@@ -44,7 +44,7 @@ use std::fmt;
 use varve_env::Random;
 use varve_media::{Device, TrackGeometry, TrackOverlap, ZoneGeometry, ZoneType};
 
-pub(crate) use blank::{name_layer, refuse_bytes, refuse_used, refuse_used_by_others};
+pub(crate) use blank::{name_layer, refuse_bytes, refuse_layer, refuse_used, refuse_used_by_others};
 pub use layers::{LayerMark, find_layer_mark};
 
 /// Bytes of the description.
@@ -371,5 +371,5 @@ pub fn check_rules(device: &Device, wanted: &Device) -> Result<bool, StoreError>
 pub fn check_blank(device: &Device, wanted: &Device) -> Result<(), StoreError> {
     let (label, shape) = (wanted.block.name(), DeviceShape::of(wanted));
     refuse_bytes(device, label, &shape)?;
-    blank::refuse_layer(device, label, wanted.block.capabilities().zones.as_ref(), &shape)
+    blank::refuse_layer_of(device, label, wanted.block.capabilities().zones.as_ref(), &shape)
 }

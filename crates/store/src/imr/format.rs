@@ -9,9 +9,9 @@ use super::geometry::{StoreGeometry, map_bytes, small_files_bytes};
 use super::view::{DevicePart, Disk};
 use super::{ImrFormatOptions, KIND, LOGS_KIND, presence};
 use crate::error::StoreError;
-use crate::extent::{ExtentFormatOptions, ExtentLayout, ExtentStore};
+use crate::extent::{ExtentFormatOptions, ExtentStore};
 use crate::identity::block::{IdentityBlock, Presence};
-use crate::identity::{DeviceShape, Identity, Member, OpenedAs};
+use crate::identity::{self, DeviceShape, Identity, Member, OpenedAs};
 use crate::journal::{self, Formatting, Journal, SUPERBLOCK_OFFSETS, SUPERBLOCK_RESERVED_BYTES};
 use std::sync::Arc;
 use varve_env::Env;
@@ -49,15 +49,21 @@ fn in_use(label: &str) -> StoreError {
 }
 
 /// Refuses devices that hold something, but for what a format of them left behind that was interrupted.
-fn refuse_used(devices: &ImrDevices, own: &Device, logs: Option<&Device>) -> Result<(), StoreError> {
+fn refuse_used(devices: &ImrDevices, own: &Device, logs: Option<&Device>, is_searched: bool) -> Result<(), StoreError> {
     let label = devices.disk.block.name();
-    if presence::presence(label, &devices.disk, own)?.0 == Presence::Store {
-        return Err(in_use(label));
+    match presence::presence(label, &devices.disk, own)?.0 {
+        Presence::Store => return Err(in_use(label)),
+        Presence::Blank if !is_searched => {
+            identity::refuse_layer(&devices.disk, label, &OpenedAs::new(KIND, &devices.disk))?;
+        }
+        Presence::Blank | Presence::Unfinished => {}
     }
     let (Some(whole), Some(device)) = (logs, &devices.logs) else { return Ok(()) };
     let (name, opened_as) = (device.block.name(), OpenedAs::new(LOGS_KIND, device));
-    if journal::presence_on_device(whole, name, &opened_as)? != Presence::Store {
-        return Ok(());
+    match journal::presence_on_device(whole, name, &opened_as)? {
+        Presence::Store => {}
+        Presence::Blank if !is_searched => return identity::refuse_layer(device, name, &opened_as),
+        Presence::Blank | Presence::Unfinished => return Ok(()),
     }
     // The disk is finished last: logs of the store that it was to become have nothing in them.
     let (of_logs, _) = Journal::recover(whole, name, &opened_as)?;
@@ -89,7 +95,7 @@ pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions
         }
     };
     if !options.overwrite {
-        refuse_used(devices, &own, beside.as_ref().map(|(_, whole, _)| whole))?;
+        refuse_used(devices, &own, beside.as_ref().map(|(_, whole, _)| whole), options.is_searched)?;
     }
     // Two formats in one simulation draw at different times.
     let mut random = env.random(&format!("store id {label} {}", env.now().as_nanos()));
@@ -100,7 +106,7 @@ pub(super) fn format(env: &Env, devices: &ImrDevices, options: &ImrFormatOptions
         ImrPlace::Inside => (&map, &[]),
         ImrPlace::Beside => (&[], &map),
     };
-    let small = ExtentFormatOptions { layout: ExtentLayout::FirstFit, overwrite: true };
+    let small = ExtentFormatOptions { overwrite: true, ..ExtentFormatOptions::default() };
     let mut members = vec![Member::draw(&mut random, devices.disk.block.geometry().capacity_bytes)];
     members.extend(devices.logs.iter().map(|logs| Member::draw(&mut random, logs.block.geometry().capacity_bytes)));
     let identity =

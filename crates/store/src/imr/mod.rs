@@ -157,6 +157,9 @@ pub struct ImrFormatOptions {
     pub map: ImrPlace,
     /// Format although the disk holds something: a store, or anything else.
     pub overwrite: bool,
+    /// The caller has searched the devices for marks of layers between their ends ([`find_layer_mark`](crate::find_layer_mark)), or has just
+    /// made them: they are not searched again.
+    pub is_searched: bool,
 }
 
 impl Default for ImrFormatOptions {
@@ -170,6 +173,7 @@ impl Default for ImrFormatOptions {
             conventional_track_bytes: None,
             map: ImrPlace::Beside,
             overwrite: false,
+            is_searched: false,
         }
     }
 }

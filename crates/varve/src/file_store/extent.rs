@@ -70,7 +70,8 @@ fn open(
         },
         Base::Directory(_) => return Err(refused(part, &EXTENT, base)),
     };
-    let options = ExtentFormatOptions { layout: layout(part)?, overwrite: construction.format };
+    // Images are searched for marks of layers when they are opened.
+    let options = ExtentFormatOptions { layout: layout(part)?, overwrite: construction.format, is_searched: true };
     if construction.format || !ExtentStore::probe(device)? {
         if !construction.create && !construction.format {
             return Err(Error::missing(device.block.name()));

@@ -106,6 +106,8 @@ fn format_options(construction: &Construction<'_>, device: &Device, part: &Part)
         conventional_track_bytes: conventional.then_some(track_bytes.unwrap_or(CONVENTIONAL_TRACK_BYTES)),
         map: if part.text("map")? == Some(INSIDE) { ImrPlace::Inside } else { ImrPlace::Beside },
         overwrite: construction.format,
+        // Images are searched when they are opened.
+        is_searched: true,
         ..defaults
     })
 }

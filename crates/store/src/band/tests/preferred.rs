@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::journal::METADATA;
-use crate::{ExtentFormatOptions, ExtentLayout, ExtentStore};
+use crate::{ExtentFormatOptions, ExtentStore};
 use varve_media::conformance::devices::TRANSLATED_ZONES;
 use varve_media::{Fault, FaultDevice, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger, Operation};
 
@@ -52,7 +52,7 @@ fn format_bands(env: &Env, device: &Device, overwrite: bool) -> Result<(), Store
 }
 
 fn format_extents(env: &Env, device: &Device, overwrite: bool) -> Result<(), StoreError> {
-    ExtentStore::format(env, device, &ExtentFormatOptions { layout: ExtentLayout::FirstFit, overwrite })
+    ExtentStore::format(env, device, &ExtentFormatOptions { overwrite, ..ExtentFormatOptions::default() })
 }
 
 type Format = fn(&Env, &Device, bool) -> Result<(), StoreError>;
