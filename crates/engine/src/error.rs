@@ -1,6 +1,6 @@
 //! What can go wrong in a database.
 
-use varve_store::{StoreError, StoreErrorKind};
+use varve_store::{StoreError, StoreErrorKind, ZoneSpace, zones_advice};
 
 /// The class of an [`Error`], for callers that decide what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,9 +60,16 @@ pub enum Error {
     #[error("refusing writes since '{cause}'; close and open the database again")]
     Poisoned { cause: String },
     #[error(
-        "no space: {available_bytes} bytes of '{store}' are available, and such writes leave {left_bytes} so that data can be deleted and compacted; delete what is not needed, remove other files, or copy the database to a larger medium"
+        "no space: {available_bytes} bytes of '{store}' are available, and such writes leave {left_bytes} so that data can be deleted and compacted{}",
+        no_space_advice(zones.as_ref())
     )]
-    OutOfSpace { store: String, available_bytes: u64, left_bytes: u64 },
+    OutOfSpace {
+        store: String,
+        available_bytes: u64,
+        left_bytes: u64,
+        /// Of a store on zoned media.
+        zones: Option<ZoneSpace>,
+    },
     #[error("the database is closed")]
     Closed,
     #[error("'{store}' was opened for reading only; open it for writing to {operation}")]
@@ -74,6 +81,14 @@ pub enum Error {
     Unreadable { file: String, first: Vec<u8>, last: Vec<u8>, error: Box<StoreError> },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// The end of the message of [`Error::OutOfSpace`]: what helps.
+fn no_space_advice(zones: Option<&ZoneSpace>) -> String {
+    match zones {
+        Some(zones) => format!(": {zones}; {}, or copy the database to a larger medium", zones_advice(zones)),
+        None => "; delete what is not needed, remove other files, or copy the database to a larger medium".to_owned(),
+    }
 }
 
 impl Error {

@@ -56,15 +56,15 @@ pub use error::{Error, ErrorKind};
 pub use key::{KEY_BYTES_MAX, SEQUENCE_MAX, Sequence, VALUE_BYTES_MAX};
 pub use media::Media;
 pub use operation::{ReadOptions, WriteOptions};
-#[doc(hidden)]
-pub use options::{ExperimentOptions, moved_option};
 pub use options::{
     Choice, CompactionPriority, Compression, DatabaseOption, Favour, OptionUnit, OptionWithoutEffect, Options, Profile,
     TreeKind,
 };
+#[doc(hidden)]
+pub use options::{ExperimentOptions, moved_option};
 pub use repair::{RepairAction, RepairPlan, RepairReport, RepairSpace, RepairStep};
 pub use snapshot::Snapshot;
 pub use statistics::{
-    CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState,
+    CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState, ZoneStatistics,
 };
 pub use value::{Key, Value};

@@ -78,6 +78,7 @@ impl WritableFile for MemoryFile {
             name: "file".to_string(),
             requested_bytes: data.len() as u64,
             available_bytes: taken as u64,
+            zones: None,
         })
     }
 

@@ -6,6 +6,7 @@ use crate::log::{LogCounters, LogGate};
 use crate::snapshot::SnapshotList;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use varve_store::ZoneSpace;
 
 /// Cache lines a count is spread over.
 const STRIPES: usize = 16;
@@ -274,6 +275,33 @@ pub struct SpaceStatistics {
     pub left_by_puts_bytes: u64,
     /// Available bytes below which deletes are refused too.
     pub left_by_deletes_bytes: u64,
+    /// Use of zones; none where the medium has none.
+    pub zones: Option<ZoneStatistics>,
+}
+
+/// Use of the zones of the medium of the tables; sums over its devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ZoneStatistics {
+    /// Writable bytes of a zone, the largest where devices differ.
+    pub zone_bytes: u64,
+    /// Number of zones that can hold files.
+    pub total: u32,
+    /// Number of zones that are free, or will be once removals are durable.
+    pub free: u32,
+    /// Number of free zones that are kept for outputs of compactions, logs, and copies out of zones that are emptied.
+    pub kept: u32,
+    /// Writable bytes of the zones that hold tables or cached blocks, full or not.
+    pub table_zones_bytes: u64,
+    /// Several tables may lie in one zone.
+    pub is_shared: bool,
+}
+
+impl From<ZoneSpace> for ZoneStatistics {
+    fn from(zones: ZoneSpace) -> Self {
+        let ZoneSpace { zone_bytes, total, free, kept, table_zones_bytes, is_shared } = zones;
+        ZoneStatistics { zone_bytes, total, free, kept, table_zones_bytes, is_shared }
+    }
 }
 
 /// Tables of one level.
@@ -361,6 +389,12 @@ impl Statistics {
     /// Bytes of all tables.
     pub fn table_bytes(&self) -> u64 {
         self.levels().iter().map(|level| level.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the medium that tables take: those of whole zones where tables do not share them, elsewhere those of the tables.
+    pub fn table_space_bytes(&self) -> u64 {
+        let zones = self.space.as_ref().and_then(|space| space.zones).filter(|zones| !zones.is_shared);
+        zones.map_or(0, |zones| zones.table_zones_bytes).max(self.table_bytes())
     }
 
     /// Bytes written to tables and logs per byte users wrote; 0 before the first write.

@@ -87,6 +87,7 @@ fn count_change(state: &Mutex<StoreState>) -> Result<(), StoreError> {
             name: "any".to_string(),
             requested_bytes: 1,
             available_bytes: 0,
+            zones: None,
         });
     }
     Ok(())
@@ -206,7 +207,7 @@ impl FileStore for MemoryStore {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX, reserve_bytes: 0, block_bytes: 1 })
+        Ok(Space { total_bytes: u64::MAX, available_bytes: u64::MAX, reserve_bytes: 0, block_bytes: 1, zones: None })
     }
 
     fn reclaim_space(&self) -> Result<bool, StoreError> {

@@ -717,7 +717,7 @@ fn deletes_are_taken_after_manifests_found_no_space() {
                     refused.fetch_add(1, Ordering::Relaxed);
                     let (store, name) = ("full".to_owned(), append.name.to_owned());
                     let requested_bytes = append.length_bytes;
-                    Err(StoreError::NoSpace { store, name, requested_bytes, available_bytes: 0 })
+                    Err(StoreError::NoSpace { store, name, requested_bytes, available_bytes: 0, zones: None })
                 });
                 Media { files: Some(Arc::new(files)), logs: media.logs }
             }

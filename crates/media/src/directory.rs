@@ -2,6 +2,7 @@
 
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
+use std::fmt;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,6 +49,35 @@ pub struct Space {
     pub reserve_bytes: u64,
     /// A table takes less than this much more than its size: what it takes is given out in pieces of so many bytes at most.
     pub block_bytes: u64,
+    /// The same in zones, of a store on zoned media.
+    pub zones: Option<ZoneSpace>,
+}
+
+/// Use of the zones of a store; sums over its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneSpace {
+    /// Writable bytes of a zone, the largest where devices differ.
+    pub zone_bytes: u64,
+    /// Number of zones that can hold files.
+    pub total: u32,
+    /// Number of zones that are free, or will be once removals are durable.
+    pub free: u32,
+    /// Number of free zones that are kept for outputs of compactions, logs, and copies out of zones that are emptied.
+    pub kept: u32,
+    /// Writable bytes of the zones that hold tables or cached blocks, full or not.
+    pub table_zones_bytes: u64,
+    /// Several tables may lie in one zone.
+    pub is_shared: bool,
+}
+
+impl fmt::Display for ZoneSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ZoneSpace { zone_bytes, total, free, kept, .. } = self;
+        write!(
+            f,
+            "{free} of {total} zones of {zone_bytes} bytes are free, and {kept} are kept for logs and compactions"
+        )
+    }
 }
 
 /// A flat directory with POSIX durability.

@@ -46,7 +46,7 @@ pub use device::{
 };
 pub use directory::{
     Directory, DirectoryCrashState, DirectoryEntry, DirectoryFile, DirectoryLock, FileMapping, MemoryDirectory,
-    MemoryDirectoryOptions, OpenMode, OsDirectory, Space, WritableMapping,
+    MemoryDirectoryOptions, OpenMode, OsDirectory, Space, WritableMapping, ZoneSpace,
 };
 pub use emulated::{
     Backing, CompressedBacking, Emulated, FileBacking, Immediate, Interlaced, MediaCacheRecord, NoBacking, Pacing,

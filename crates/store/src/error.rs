@@ -1,6 +1,6 @@
 //! What can go wrong in a file store.
 
-use varve_media::{MediaError, MediaErrorKind};
+use varve_media::{MediaError, MediaErrorKind, ZoneSpace};
 
 /// The class of a [`StoreError`], for callers that decide what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,9 +40,17 @@ pub enum StoreError {
     #[error("{store}: '{name}': read of {length_bytes} bytes at offset {offset_bytes} is past the end at {size_bytes}")]
     PastEnd { store: String, name: String, offset_bytes: u64, length_bytes: u64, size_bytes: u64 },
     #[error(
-        "{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available); remove files and retry"
+        "{store}: no space left for {requested_bytes} bytes of '{name}' ({available_bytes} available){}",
+        no_space_advice(zones.as_ref())
     )]
-    NoSpace { store: String, name: String, requested_bytes: u64, available_bytes: u64 },
+    NoSpace {
+        store: String,
+        name: String,
+        requested_bytes: u64,
+        available_bytes: u64,
+        /// Of a store on zoned media.
+        zones: Option<ZoneSpace>,
+    },
     #[error(
         "{store}: '{name}' needs a zone of its own, and {limit} are written already, the most the device lets be beside \
          that of the logs; finish a file and retry"
@@ -115,6 +123,28 @@ impl StoreError {
             StoreError::MissingDevice { .. } => StoreErrorKind::Io,
             StoreError::Media { error, .. } => of_media(error),
             StoreError::Unreadable { error, .. } => of_media(error),
+        }
+    }
+}
+
+/// The end of the message of [`StoreError::NoSpace`]: what helps.
+fn no_space_advice(zones: Option<&ZoneSpace>) -> String {
+    match zones {
+        Some(zones) => format!(": {zones}; {}", zones_advice(zones)),
+        None => "; remove files and retry".to_owned(),
+    }
+}
+
+/// What helps where zones are short.
+pub fn zones_advice(zones: &ZoneSpace) -> &'static str {
+    match zones.is_shared {
+        true => {
+            "delete data and compact it; a smaller tiered-table-size lets more tables share a zone, and a new store with a smaller \
+             reserve keeps fewer zones"
+        }
+        false => {
+            "delete data and compact it; tables take whole zones here, so a new store holds more on a device of smaller zones, or with \
+             store=hybrid and a tiered-table-size of half a zone or less, and keeps fewer zones with a smaller reserve"
         }
     }
 }

@@ -33,7 +33,7 @@ mod wire;
 
 pub use access_times::AccessTimes;
 pub use band::{BandFormatOptions, BandStore};
-pub use error::{StoreError, StoreErrorKind};
+pub use error::{StoreError, StoreErrorKind, zones_advice};
 pub use extent::{Ext4Options, ExtentFormatOptions, ExtentLayout, ExtentStore};
 pub use file_store::{
     CreateOptions, FileEntry, FileKind, FileStore, Finding, Location, OpenOptions, ReadRange, ReadableFile, Severity,
@@ -53,4 +53,4 @@ pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, P
 pub use plain::{PlainOptions, PlainStore};
 pub use read_only::ReadOnlyStore;
 pub use record_cache::{RECORD_BYTES_MAX, RecordCache};
-pub use varve_media::{Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space};
+pub use varve_media::{Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space, ZoneSpace};

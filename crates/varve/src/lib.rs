@@ -89,11 +89,11 @@ pub mod options {
     pub use crate::saved_options::{SavedOptions, saved_options};
     pub use crate::suggestion::nearest_name;
     pub use toml::Value as OptionValue;
-    #[doc(hidden)]
-    pub use varve_engine::{ExperimentOptions, moved_option};
     pub use varve_engine::{
         Choice, CompactionPriority, DatabaseOption, Favour, OptionUnit, OptionWithoutEffect, Profile,
     };
+    #[doc(hidden)]
+    pub use varve_engine::{ExperimentOptions, moved_option};
 }
 
 /// What [`Varve::check`](crate::Varve::check) finds, and what a repair is going to do, and did.
@@ -106,6 +106,7 @@ pub mod repair {
 pub mod statistics {
     pub use varve_engine::{
         CounterValues, LevelStatistics, SpaceStatistics, Statistics, TableStatistics, Totals, WriteState,
+        ZoneStatistics,
     };
 }
 

@@ -7,8 +7,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 use varve::env::{Env, Random};
+use varve::media::{IoClass, IoContext};
 use varve::options::Favour;
 use varve::statistics::WriteState;
+use varve::store::{CreateOptions, FileKind, StoreError};
 use varve::{ErrorKind, Options, Spec, TreeKind, Varve, WriteBatch};
 
 /// Media of a regular run, with their stores.
@@ -231,4 +233,92 @@ fn full_media_take_as_much_again_once_they_are_empty() {
         }
     }
     assert!(only.is_some() || scenes == MEDIA.len() * trees().count());
+}
+
+/// Media of zones with few of them, their stores, and whether several tables lie in one zone.
+const FEW_ZONES: [(&str, bool); 7] = [
+    ("zns:16MiB?zone=512KiB", false),
+    ("smr:16MiB?band=512KiB,conventional=2MiB", false),
+    ("smr:8MiB?band=64KiB,zoned-table-size=256KiB", false),
+    ("hasmr:16MiB?zone=512KiB,cache=2MiB,extents=100,store=band", false),
+    ("zns:16MiB?zone=512KiB,store=hybrid,shared-zones=no", false),
+    ("zns:16MiB?zone=1MiB,store=hybrid,tiered-table-size=256KiB", true),
+    ("zns:16MiB?zone=1MiB,store=hybrid,tiered-table-size=256KiB+smr:16MiB?band=1MiB", true),
+];
+
+/// Appends to a file of the store until it has no space. Returns its error.
+fn fill_store(db: &Varve) -> StoreError {
+    let files = db.stack().files();
+    let options = CreateOptions { kind: FileKind::Table, ..CreateOptions::default() };
+    let context = IoContext::of(IoClass::Flush);
+    for number in 0.. {
+        let written = files.create(&format!("{number:06}.filler"), &options).and_then(|mut file| {
+            (0..16).try_for_each(|_| file.append(&[7; 16 << 10], &context))?;
+            file.sync(&context)?;
+            file.finish(&context)
+        });
+        if let Err(error) = written {
+            return error;
+        }
+    }
+    unreachable!("a device has an end")
+}
+
+/// "No space" says how many zones are free and kept, how large they are, and what helps; statistics count whole zones where tables do not
+/// share them.
+#[test]
+fn refusals_and_statistics_name_zones() {
+    for (number, (medium, is_shared)) in FEW_ZONES.into_iter().enumerate() {
+        for tree in [TreeKind::Leveled, TreeKind::TwoLevel, TreeKind::Memory] {
+            let note = format!("{medium}, {tree:?}");
+            let env = Env::sim(number as u64);
+            let options = Options { tree: Some(tree), ..Options::default() };
+            let spec: Spec = medium.parse().unwrap_or_else(|error| panic!("{note}: {error}"));
+            let db = Varve::builder().env(&env).options(options).open_spec(&spec);
+            let db = db.unwrap_or_else(|error| panic!("{note}: {error}"));
+            let mut random = Random::named(number as u64, "zones");
+            let mut value = [0; 900];
+            let error = loop {
+                random.fill_bytes(&mut value);
+                if let Err(error) = db.put(key(random.below(1 << 30)), value) {
+                    break error;
+                }
+            };
+            assert_eq!(error.kind(), ErrorKind::NoSpace, "{note}: {error}");
+            // It may find no space either.
+            let rest = db.wait_idle();
+            assert!(rest.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::NoSpace), "{note}: {rest:?}");
+            let statistics = db.statistics();
+            let space = statistics.space.unwrap_or_else(|| panic!("{note}: no space"));
+            let zones = space.zones.unwrap_or_else(|| panic!("{note}: no zones"));
+            assert_eq!(zones.is_shared, is_shared, "{note}");
+            assert!(
+                zones.total > zones.free && u64::from(zones.total) * zones.zone_bytes <= 40 << 20,
+                "{note}: {zones:?}"
+            );
+            let remedy = if is_shared { "lets more tables share a zone" } else { "on a device of smaller zones" };
+            let size = format!("of {} zones of {} bytes are free", zones.total, zones.zone_bytes);
+            for said in
+                [size.as_str(), "are kept for logs and compactions", "delete data and compact it", "reserve", remedy]
+            {
+                assert!(error.to_string().contains(said), "{note}: '{said}' in {error}");
+            }
+            let property = |name: &str| db.property(name).unwrap_or_else(|| panic!("{note}: {name}"));
+            assert!(property("varve.zones").contains(&format!("{} kept", zones.kept)), "{note}");
+            if tree != TreeKind::Memory {
+                let taken_bytes: u64 = property("varve.table-space-bytes").parse().expect("a number");
+                let table_bytes: u64 = property("varve.total-table-bytes").parse().expect("a number");
+                assert!(table_bytes > 0 && taken_bytes >= table_bytes, "{note}: {taken_bytes} for {table_bytes}");
+                let is_whole = taken_bytes.is_multiple_of(zones.zone_bytes) && taken_bytes > table_bytes;
+                assert!(is_shared || is_whole, "{note}: {taken_bytes} for {table_bytes} in {zones:?}");
+            }
+            let of_store = fill_store(&db);
+            let StoreError::NoSpace { zones: Some(found), .. } = &of_store else { panic!("{note}: {of_store}") };
+            assert_eq!(found.is_shared, is_shared, "{note}");
+            assert!(of_store.to_string().contains(remedy), "{note}: {of_store}");
+            // The files that fill the store may have taken the space of writes that the log holds back.
+            let closed = db.close();
+            assert!(closed.as_ref().err().is_none_or(|error| error.kind() == ErrorKind::NoSpace), "{note}: {closed:?}");
+        }
+    }
 }

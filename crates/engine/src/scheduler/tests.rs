@@ -102,6 +102,7 @@ fn headroom(scene: &Scene<'_>) -> Option<Headroom> {
         block_bytes: 1,
         growth_bytes: 0,
         asked_bytes: scene.number("left"),
+        zones: None,
     })
 }
 

@@ -9,6 +9,7 @@
 //! [`Headroom`] is what is known, [`Headroom::admission`] what follows, as a pure function.
 
 use crate::shape::{fitting_bytes, taking_bytes};
+use varve_store::ZoneSpace;
 
 /// Tables that puts leave, where nobody said how much: one each for the log of what was taken last, for that of deletes,
 /// for what these become, for what opening again takes, and one because full tables that are merged may become one more.
@@ -75,6 +76,8 @@ pub(crate) struct Headroom {
     pub(crate) growth_bytes: u64,
     /// Option `compaction_buffer_size`.
     pub(crate) asked_bytes: Option<u64>,
+    /// Use of zones, for messages and statistics.
+    pub(crate) zones: Option<ZoneSpace>,
 }
 
 /// Which writes are taken.
@@ -238,6 +241,7 @@ mod tests {
             block_bytes: 1,
             growth_bytes: 0,
             asked_bytes: None,
+            zones: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! Pure: no I/O, no locks. The caller asks the store, and executes what follows.
 
 use super::Admission;
+use varve_store::ZoneSpace;
 
 /// Part of the medium that puts leave for deletes, unless the option `compaction_buffer_size` says how much.
 const KEPT_PART: u64 = 16;
@@ -61,6 +62,8 @@ pub(crate) struct LogHeadroom {
     pub(crate) rewritten: Option<Rewritten>,
     /// Option `compaction_buffer_size`.
     pub(crate) asked_bytes: Option<u64>,
+    /// Use of zones, for messages and statistics.
+    pub(crate) zones: Option<ZoneSpace>,
 }
 
 /// Bytes of logs with these contents.
@@ -194,6 +197,7 @@ mod tests {
         held_back_bytes: 0,
         rewritten: None,
         asked_bytes: None,
+        zones: None,
     };
 
     fn put(bytes: u64) -> LogWrite {

@@ -138,6 +138,7 @@ impl SpaceBudget {
             block_bytes: space.block_bytes,
             growth_bytes: 0,
             asked_bytes: self.wanted.compaction_buffer_bytes,
+            zones: space.zones,
         };
         let Unflushed { waiting_bytes, active_bytes } = unflushed;
         headroom.owed_bytes = headroom.whole_tables(waiting_bytes).saturating_add(headroom.whole_tables(active_bytes));
@@ -188,6 +189,7 @@ impl SpaceBudget {
             store: self.store_name().to_owned(),
             available_bytes: headroom.available_bytes,
             left_bytes: if has_puts { headroom.left_by_puts_bytes() } else { headroom.left_by_deletes_bytes() },
+            zones: headroom.zones,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Properties that follow from statistics, by name, and what they say to people.
 
-use super::{Statistics, WriteState};
+use super::{Statistics, WriteState, ZoneStatistics};
 use std::fmt::Write;
 
 impl Statistics {
@@ -17,6 +17,8 @@ impl Statistics {
             ("write-state", _) => Some(write_state_text(self)),
             ("stats", _) => Some(statistics_text(self)),
             ("total-table-bytes", Some(_)) => Some(self.table_bytes().to_string()),
+            ("table-space-bytes", Some(_)) => Some(self.table_space_bytes().to_string()),
+            ("zones", _) => self.space.as_ref().and_then(|space| space.zones).map(|zones| zones_text(&zones)),
             ("num-immutable-mem-table", Some(tables)) => Some(tables.immutable_memtables.to_string()),
             ("block-cache-usage", Some(tables)) => Some(tables.block_cache_bytes.to_string()),
             ("estimate-pending-compaction-bytes", Some(tables)) => Some(tables.pending_compaction_bytes.to_string()),
@@ -24,6 +26,16 @@ impl Statistics {
             _ => None,
         }
     }
+}
+
+/// How many zones are free, and how many tables take: for people.
+fn zones_text(zones: &ZoneStatistics) -> String {
+    let ZoneStatistics { zone_bytes, total, free, kept, table_zones_bytes, is_shared } = zones;
+    let sharing = if *is_shared { "several tables may share one" } else { "each table takes whole ones" };
+    format!(
+        "{free} of {total} zones of {zone_bytes} bytes free, {kept} kept for logs and compactions; {sharing}; \
+         {table_zones_bytes} bytes of zones hold tables"
+    )
 }
 
 /// Which writes are taken, and why: for people.
@@ -37,6 +49,9 @@ fn write_state_text(statistics: &Statistics) -> String {
              those that run take up to {})",
             space.available_bytes, space.reserve_bytes, space.compactions_reserved_bytes
         );
+        if let Some(zones) = &space.zones {
+            let _ = write!(text, "; {}", zones_text(zones));
+        }
     }
     text
 }
@@ -68,6 +83,9 @@ fn statistics_text(statistics: &Statistics) -> String {
     let _ = writeln!(text, "stalls                  {} ({} ms)", counters.stalls, counters.stall_nanos / 1_000_000);
     let _ = writeln!(text, "writes out of space     {}", counters.writes_out_of_space);
     let _ = writeln!(text, "writes now              {}", write_state_text(statistics));
+    if let Some(zones) = statistics.space.as_ref().and_then(|space| space.zones) {
+        let _ = writeln!(text, "zones                   {}", zones_text(&zones));
+    }
     if let Some(tables) = &statistics.tables {
         let (bytes, blocks_in, out) =
             (tables.block_cache_bytes, tables.block_cache_insertions, tables.block_cache_evictions);
@@ -79,7 +97,7 @@ fn statistics_text(statistics: &Statistics) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::{LevelStatistics, TableStatistics};
+    use crate::statistics::{LevelStatistics, SpaceStatistics, TableStatistics};
 
     #[test]
     fn a_tree_without_tables_has_what_any_tree_has() {
@@ -100,6 +118,18 @@ mod tests {
         for (name, value) in [("total-table-bytes", "30"), ("num-files-at-level0", "3"), ("block-cache-usage", "0")] {
             let name = format!("varve.{name}");
             assert_eq!((any.property(&name), of_tables.property(&name).as_deref()), (None, Some(value)));
+        }
+        assert_eq!((any.property("varve.zones"), of_tables.property("varve.zones")), (None, None));
+        for (is_shared, space_bytes) in [(false, "128"), (true, "30")] {
+            let zones =
+                ZoneStatistics { zone_bytes: 64, total: 9, free: 6, kept: 2, table_zones_bytes: 128, is_shared };
+            let space = SpaceStatistics { zones: Some(zones), ..SpaceStatistics::default() };
+            let zoned = Statistics { space: Some(space), write_state: WriteState::DeletesOnly, ..of_tables.clone() };
+            assert_eq!(zoned.property("varve.table-space-bytes").as_deref(), Some(space_bytes));
+            for name in ["varve.zones", "varve.write-state", "varve.stats"] {
+                let text = zoned.property(name).expect("of any tree");
+                assert!(text.contains("6 of 9 zones of 64 bytes free, 2 kept"), "{name}: {text}");
+            }
         }
         for name in ["varve.levels", "varve.num-files-at-level1", "varve.nothing", "num-snapshots"] {
             assert_eq!(any.property(name), None, "{name}");

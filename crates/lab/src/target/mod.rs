@@ -138,8 +138,10 @@ pub struct TargetStatistics {
     pub cache_hits: Option<u64>,
     /// Block cache misses.
     pub cache_misses: Option<u64>,
-    /// Bytes the store occupies on its medium now.
+    /// Bytes the store occupies on its medium now: those of whole zones where tables do not share them.
     pub space_bytes: Option<u64>,
+    /// Bytes of its tables now.
+    pub table_bytes: Option<u64>,
     /// Devices below it, by name; empty when the medium does not count.
     pub devices: Vec<(String, Counters)>,
     /// Anything else worth printing, by the store's own names.

@@ -101,7 +101,8 @@ impl Target for VarveTarget {
             stall_nanos: Some(counters.stall_nanos),
             cache_hits: None,
             cache_misses: None,
-            space_bytes: Some(statistics.table_bytes()),
+            space_bytes: Some(statistics.table_space_bytes()),
+            table_bytes: Some(statistics.table_bytes()),
             devices: devices
                 .map(|device| (device.description().name.clone(), device.device().block.counters()))
                 .collect(),

@@ -234,6 +234,7 @@ impl Directory for OsDirectory {
             available_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
             reserve_bytes: 0,
             block_bytes: stat.f_frsize.max(1),
+            zones: None,
         })
     }
 

@@ -25,7 +25,7 @@ use crate::kernel::{RawStore, StoreState};
 use crate::occupancy::{Occupancy, StoreMeasure};
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{Device, IoContext, JobId};
+use varve_media::{Device, IoContext, JobId, ZoneSpace};
 
 /// Waste of so many zones is not counted as available: a part of a zone is not gained by emptying others.
 const KEPT_WASTE_ZONES: u64 = 2;
@@ -250,11 +250,12 @@ impl DeviceFiles {
     }
 
     pub(crate) fn zone_use(&self) -> ZoneUse {
-        let state = self.core.state.lock();
-        let (logs, retired) = (state.log_bands.len() as u32, state.bands.retired().len() as u32);
-        let total = self.core.geometry.band_count - retired;
-        let free = state.free_soon() as u32;
-        ZoneUse { total, free, logs, tables: total.saturating_sub(free + logs) }
+        self.core.zone_use(&self.core.state.lock())
+    }
+
+    /// Use of the zones, and how many of the free ones tables leave to others.
+    pub(crate) fn zone_space(&self) -> ZoneSpace {
+        self.core.zone_space(&self.core.state.lock(), Purpose::Table)
     }
 
     /// Bytes that the log zone that is written still takes.

@@ -301,7 +301,8 @@ impl FileStore for BandStore {
         let (available_bytes, of_compactions) = (beside(Purpose::Table), beside(Purpose::CompactionOutput));
         let total_bytes = u64::from(geometry.band_count) * geometry.band_bytes;
         let (reserve_bytes, block_bytes) = (of_compactions - available_bytes, geometry.band_bytes);
-        Ok(Space { total_bytes, available_bytes, reserve_bytes, block_bytes })
+        let zones = Some(self.core.zone_space(&state, Purpose::Table));
+        Ok(Space { total_bytes, available_bytes, reserve_bytes, block_bytes, zones })
     }
 
     fn reclaim_space(&self) -> Result<bool, StoreError> {

@@ -3,6 +3,7 @@
 use super::allocation::{Purpose, TableGrowth};
 use super::bands::{AfterFailure, after_failure, is_refused_by_limit};
 use super::change::Retirement;
+use super::device_files::ZoneUse;
 use super::frame::FrameFormat;
 use super::geometry::StoreGeometry;
 use super::logs::LogAppender;
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve_env::{Env, Mutex, MutexGuard};
 use varve_media::{
     BlockDeviceExt, Device, IoContext, JobId, MediaError, Operation, SyncOrder, ZoneControl, ZoneId, ZoneRefusal,
+    ZoneSpace,
 };
 
 /// Bands that may refuse to be emptied, one after the other, before that is an error.
@@ -103,9 +105,38 @@ impl OpenStore {
 
     pub(super) fn no_space(&self, name: &str, requested_bytes: u64, purpose: Purpose) -> StoreError {
         add(&self.counts.refusals, 1);
-        let bands = self.state.lock().bands.view().available_bands(purpose);
-        let available_bytes = bands as u64 * self.geometry.band_bytes;
-        StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes, available_bytes }
+        let state = self.state.lock();
+        let available_bytes = state.bands.view().available_bands(purpose) as u64 * self.geometry.band_bytes;
+        let zones = Some(self.zone_space(&state, purpose));
+        StoreError::NoSpace {
+            store: self.label.clone(),
+            name: name.to_owned(),
+            requested_bytes,
+            available_bytes,
+            zones,
+        }
+    }
+
+    /// Use of the zones, and what is kept of the free ones from files of this purpose.
+    pub(super) fn zone_space(&self, state: &BandState, purpose: Purpose) -> ZoneSpace {
+        let ZoneUse { total, free, tables, .. } = self.zone_use(state);
+        let zone_bytes = self.geometry.band_bytes;
+        ZoneSpace {
+            zone_bytes,
+            total,
+            free,
+            kept: state.bands.view().kept_bands(purpose) as u32,
+            table_zones_bytes: u64::from(tables) * zone_bytes,
+            is_shared: self.shared.is_some(),
+        }
+    }
+
+    /// Number of zones by what they are used for.
+    pub(super) fn zone_use(&self, state: &BandState) -> ZoneUse {
+        let (logs, retired) = (state.log_bands.len() as u32, state.bands.retired().len() as u32);
+        let total = self.geometry.band_count - retired;
+        let free = state.free_soon() as u32;
+        ZoneUse { total, free, logs, tables: total.saturating_sub(free + logs) }
     }
 
     /// What a band for a file of this kind is wanted for.

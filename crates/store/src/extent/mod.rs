@@ -265,7 +265,7 @@ impl FileStore for ExtentStore {
         let available_bytes = available * core.geometry.block_bytes;
         // A table may have all there is.
         let (total_bytes, block_bytes) = (core.properties.table_bytes_max, core.geometry.block_bytes);
-        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes, zones: None })
     }
 
     fn reclaim_space(&self) -> Result<bool, StoreError> {

@@ -40,7 +40,13 @@ impl OpenStore {
             Refusal::Blocks(blocks) => blocks * self.geometry.block_bytes,
             Refusal::Metadata => 0,
         };
-        StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes, available_bytes }
+        StoreError::NoSpace {
+            store: self.label.clone(),
+            name: name.to_owned(),
+            requested_bytes,
+            available_bytes,
+            zones: None,
+        }
     }
 
     /// Makes every write that has completed durable.

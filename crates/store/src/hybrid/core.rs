@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use varve_env::{Condvar, Env, Mutex};
-use varve_media::{Capabilities, JobId};
+use varve_media::{Capabilities, JobId, ZoneSpace};
 
 /// A device of the set.
 pub(super) struct Member {
@@ -439,7 +439,21 @@ impl Core {
     pub(super) fn no_space(&self, name: &str) -> StoreError {
         let writable = self.members.iter().filter(|member| !member.is_refusing());
         let available_bytes = writable.map(|member| member.files.available_bytes().0).sum();
-        StoreError::NoSpace { store: self.label.clone(), name: name.to_owned(), requested_bytes: 0, available_bytes }
+        let (store, name, zones) = (self.label.clone(), name.to_owned(), self.zone_space());
+        StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes, zones }
+    }
+
+    /// Use of the zones of all devices that can be written.
+    pub(super) fn zone_space(&self) -> Option<ZoneSpace> {
+        let writable = self.members.iter().filter(|member| !member.is_refusing());
+        writable.map(|member| member.files.zone_space()).reduce(|sum, one| ZoneSpace {
+            zone_bytes: sum.zone_bytes.max(one.zone_bytes),
+            total: sum.total.saturating_add(one.total),
+            free: sum.free.saturating_add(one.free),
+            kept: sum.kept.saturating_add(one.kept),
+            table_zones_bytes: sum.table_zones_bytes.saturating_add(one.table_zones_bytes),
+            is_shared: sum.is_shared || one.is_shared,
+        })
     }
 
     /// A file has another level now.

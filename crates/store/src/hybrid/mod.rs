@@ -205,7 +205,8 @@ impl FileStore for HybridStore {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1 };
+        let zones = self.core.zone_space();
+        let none = Space { total_bytes: 0, available_bytes: 0, reserve_bytes: 0, block_bytes: 1, zones };
         let (mut missing_bytes, mut unkept_bytes) = (0, 0);
         let mut sum = self.core.members.iter().fold(none, |sum, member| {
             // What cannot be written is no space.
@@ -228,6 +229,7 @@ impl FileStore for HybridStore {
                 available_bytes: sum.available_bytes + holds_bytes(available_bytes),
                 reserve_bytes: sum.reserve_bytes + holds_bytes(reserve_bytes),
                 block_bytes: sum.block_bytes.max(member.files.writable_zone_bytes()),
+                zones: sum.zones,
             }
         });
         // Zones missing on the device that keeps the reserve are kept on the other devices.

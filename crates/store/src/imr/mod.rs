@@ -363,7 +363,7 @@ impl FileStore for ImrStore {
         let total_bytes = core.geometry.usable_bytes();
         let available_bytes = (total_bytes + reclaimable_bytes).saturating_sub(valid_bytes);
         let block_bytes = tracks.bottom_track_bytes.max(tracks.top_track_bytes);
-        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes })
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes, zones: None })
     }
 
     fn reclaim_space(&self) -> Result<bool, StoreError> {

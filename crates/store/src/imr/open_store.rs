@@ -173,8 +173,8 @@ pub(super) fn named(error: StoreError, to: &str) -> StoreError {
         StoreError::PastEnd { store, offset_bytes, length_bytes, size_bytes, .. } => {
             StoreError::PastEnd { store, name: to, offset_bytes, length_bytes, size_bytes }
         }
-        StoreError::NoSpace { store, requested_bytes, available_bytes, .. } => {
-            StoreError::NoSpace { store, name: to, requested_bytes, available_bytes }
+        StoreError::NoSpace { store, requested_bytes, available_bytes, zones, .. } => {
+            StoreError::NoSpace { store, name: to, requested_bytes, available_bytes, zones }
         }
         StoreError::Media { store, error, .. } => StoreError::Media { store, name: to, error },
         other => other,

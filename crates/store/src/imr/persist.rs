@@ -213,6 +213,7 @@ impl OpenStore {
                             name,
                             requested_bytes: size_bytes,
                             available_bytes: 0,
+                            zones: None,
                         });
                     }
                     if let Some(reservation) = self.lock(&mut state, reservation) {
@@ -238,7 +239,13 @@ impl OpenStore {
                     let available_bytes =
                         usable.map(TrackId).filter(free).map(|track| self.geometry.tracks.length_bytes(track)).sum();
                     let (store, name) = (self.label.clone(), name.to_owned());
-                    return Err(StoreError::NoSpace { store, name, requested_bytes: size_bytes, available_bytes });
+                    return Err(StoreError::NoSpace {
+                        store,
+                        name,
+                        requested_bytes: size_bytes,
+                        available_bytes,
+                        zones: None,
+                    });
                 }
             }
         }

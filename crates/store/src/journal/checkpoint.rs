@@ -92,6 +92,7 @@ pub(super) fn encode(
             name: "metadata".to_owned(),
             requested_bytes: length as u64,
             available_bytes: area_bytes,
+            zones: None,
         });
     }
     let mut bytes = place.buffer(length);

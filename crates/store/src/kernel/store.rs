@@ -294,7 +294,7 @@ pub(crate) trait RawStore: Deref<Target = Kernel<<Self as RawStore>::State>> {
     /// The metadata has no space to describe more.
     fn no_metadata_space(&self, name: &str) -> StoreError {
         let (store, name) = (self.label.clone(), name.to_owned());
-        StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0 }
+        StoreError::NoSpace { store, name, requested_bytes: 0, available_bytes: 0, zones: None }
     }
 
     /// The file of a name.

@@ -6,7 +6,7 @@ use super::parts::TreeParts;
 use crate::error::Error;
 use crate::key;
 use crate::space::{Admission, Headroom};
-use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, TableStatistics, WriteState};
+use crate::statistics::{LevelStatistics, SpaceStatistics, Statistics, TableStatistics, WriteState, ZoneStatistics};
 use crate::throttle::Stall;
 use std::fmt::Write;
 use varve_store::{Finding, Hint, IoClass, IoContext, Severity};
@@ -51,6 +51,7 @@ pub(super) fn statistics(parts: &TreeParts) -> Statistics {
             compactions_reserved_bytes: headroom.reserved_on_medium_bytes(),
             left_by_puts_bytes: headroom.left_by_puts_bytes(),
             left_by_deletes_bytes: headroom.left_by_deletes_bytes(),
+            zones: headroom.zones.map(ZoneStatistics::from),
         }),
         tables: Some(TableStatistics {
             levels,

@@ -155,6 +155,7 @@ fn no_space(media: &FileMedia) -> Error {
         name: "fresh tables of the repair".to_owned(),
         requested_bytes: 0,
         available_bytes: space.map_or(0, |space| space.available_bytes.saturating_add(space.reserve_bytes)),
+        zones: space.and_then(|space| space.zones),
     })
 }
 

@@ -352,7 +352,7 @@ fn a_manual_compaction_waits_for_those_who_look_at_tables() {
 /// What ends a compaction that found no space.
 fn no_space() -> Error {
     let (store, name) = ("full".to_owned(), "1.sst".to_owned());
-    Error::from(varve_store::StoreError::NoSpace { store, name, requested_bytes: 1, available_bytes: 0 })
+    Error::from(varve_store::StoreError::NoSpace { store, name, requested_bytes: 1, available_bytes: 0, zones: None })
 }
 
 /// On a busy machine one compaction failed again and again beside another that had nearly ended and would have given back what

@@ -10,7 +10,7 @@ use crate::key::{self, EntryKind, SEQUENCE_MAX};
 use crate::media::FileMedia;
 use crate::options::Options;
 use crate::space::{Admission, LogHeadroom, LogWrite, Rewritten};
-use crate::statistics::{SpaceStatistics, WriteState};
+use crate::statistics::{SpaceStatistics, WriteState, ZoneStatistics};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,14 +65,15 @@ impl LogSpace {
         let left_bytes = if write.has_puts { headroom.left_by_puts_bytes() } else { headroom.left_by_deletes_bytes() };
         let (store, available_bytes) = (self.store.name().to_owned(), headroom.available_bytes);
         // A large write is refused although smaller ones are not.
-        Error::OutOfSpace { store, available_bytes, left_bytes: left_bytes.saturating_add(write.bytes) }
+        let (left_bytes, zones) = (left_bytes.saturating_add(write.bytes), headroom.zones);
+        Error::OutOfSpace { store, available_bytes, left_bytes, zones }
     }
 }
 
 impl MemoryTree {
     /// Space for logs now; `None` where the store cannot tell. Exact once all that was logged is in the memtable.
     fn headroom(&self, writer: &Writer) -> Option<LogHeadroom> {
-        let Space { total_bytes, available_bytes, block_bytes, .. } = self.space.store.space().ok()?;
+        let Space { total_bytes, available_bytes, block_bytes, zones, .. } = self.space.store.space().ok()?;
         Some(LogHeadroom {
             total_bytes,
             available_bytes,
@@ -82,6 +83,7 @@ impl MemoryTree {
             held_back_bytes: writer.head.log.held_back_bytes(),
             rewritten: writer.look.rewritten,
             asked_bytes: self.space.asked_bytes,
+            zones,
         })
     }
 
@@ -203,6 +205,7 @@ impl MemoryTree {
             compactions_reserved_bytes: 0,
             left_by_puts_bytes: headroom.left_by_puts_bytes(),
             left_by_deletes_bytes: headroom.left_by_deletes_bytes(),
+            zones: headroom.zones.map(ZoneStatistics::from),
         });
         (state, space)
     }

@@ -239,7 +239,7 @@ const REWRITING: [Goal; 6] = [
         wanted: Wanted::AtMost(1.0),
         of: |loaded| {
             let scan = &loaded.phases[1];
-            scan.from.space_bytes.unwrap_or(0) as f64 / scan.user_bytes as f64
+            scan.from.table_bytes.unwrap_or(0) as f64 / scan.user_bytes as f64
         },
     },
 ];

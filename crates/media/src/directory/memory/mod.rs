@@ -263,7 +263,7 @@ impl Directory for MemoryDirectory {
         let total_bytes = self.shared.capacity_bytes();
         let used_bytes = self.shared.inner.lock().state.used_bytes();
         let available_bytes = total_bytes.saturating_sub(used_bytes);
-        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes: PAGE_BYTES })
+        Ok(Space { total_bytes, available_bytes, reserve_bytes: 0, block_bytes: PAGE_BYTES, zones: None })
     }
 
     fn path(&self) -> Option<&Path> {

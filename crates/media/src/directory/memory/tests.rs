@@ -194,7 +194,7 @@ fn a_full_directory_refuses_and_recovers() {
     let options = MemoryDirectoryOptions { capacity_bytes: Some(16384), ..Default::default() };
     let directory = MemoryDirectory::with_options("ram", options);
     let file = write(&directory, "a", 0, &[1; 10_000]);
-    let left = Space { total_bytes: 16384, available_bytes: 4096, reserve_bytes: 0, block_bytes: 4096 };
+    let left = Space { total_bytes: 16384, available_bytes: 4096, reserve_bytes: 0, block_bytes: 4096, zones: None };
     assert_eq!(directory.space().unwrap(), left);
     let error = file.write_at(10_000, &[IoSlice::new(&[2; 10_000])], &CONTEXT).unwrap_err();
     assert_eq!(error.kind(), crate::MediaErrorKind::NoSpace, "{error}");
