@@ -153,7 +153,7 @@ pub(super) struct Shared {
     /// Operator of protection information, unless the array ignores it.
     pub(super) operator: Option<PiOperator>,
     pub(super) journal: Option<OpenJournal>,
-    /// Bytes of data that are written at once, at most.
+    /// Bytes that are written at once, at most; with a journal, bytes of a record.
     round_bytes_max: u64,
     pub(super) faults: OnceLock<Arc<dyn BufferFaults>>,
 }
@@ -417,7 +417,11 @@ impl Shared {
         let mut rest = &mut pieces[..];
         while !rest.is_empty() {
             let bytes_max = if is_write { self.round_bytes_max } else { ROUND_BYTES_MAX };
-            let (round, later) = rest.split_at_mut(round_length(rest, is_write, bytes_max));
+            let bytes_of = |piece: &Piece| match is_write && self.journal.is_some() {
+                true => journaled_bytes(&self.geometry, &piece.part.range),
+                false => piece.part.range.end - piece.part.range.start,
+            };
+            let (round, later) = rest.split_at_mut(round_length(rest, is_write, bytes_max, bytes_of));
             match is_write {
                 true => self.write_round(round, requests, tuples, context),
                 false => self.read_round(round, requests, tuples, context),
@@ -474,25 +478,29 @@ impl Shared {
     }
 }
 
-/// Bytes of data that may be written at once: with their parity they fit a record of the journal, if there is one. A stripe always does.
+/// Bytes that one round works on, at most. With a journal they are a record of it; a stripe always fits.
 fn round_bytes_max(superblock: &Superblock) -> u64 {
-    let geometry = &superblock.geometry;
     match superblock.has_journal() {
         false => ROUND_BYTES_MAX,
-        true => {
-            let record = record_bytes_max(superblock.journal_area_bytes);
-            let stripes = record / (geometry.members as u64 * geometry.chunk_bytes).max(1);
-            (stripes * geometry.stripe_bytes()).min(ROUND_BYTES_MAX)
-        }
+        true => record_bytes_max(superblock.journal_area_bytes).min(ROUND_BYTES_MAX),
     }
 }
 
-/// Pieces that one round works on: of different stripes if `is_exclusive`, and of bounded size.
-fn round_length(pieces: &[Piece], is_exclusive: bool, bytes_max: u64) -> usize {
+/// Bytes that the write of a part of a stripe has at most in a record of the journal: the columns it covers, and parity over its hull,
+/// which may be much longer.
+fn journaled_bytes(geometry: &ArrayGeometry, range: &std::ops::Range<u64>) -> u64 {
+    let columns = geometry.columns_of(range);
+    let start = columns.iter().map(|(_, own)| own.start).min().unwrap_or(0);
+    let end = columns.iter().map(|(_, own)| own.end).max().unwrap_or(0);
+    range.end - range.start + geometry.level.parity_columns() as u64 * (end - start)
+}
+
+/// Pieces that one round works on: of different stripes if `is_exclusive`, and of bounded size. `bytes_of` is what a piece counts.
+fn round_length(pieces: &[Piece], is_exclusive: bool, bytes_max: u64, bytes_of: impl Fn(&Piece) -> u64) -> usize {
     let (mut stripes, mut bytes) = (BTreeSet::new(), 0);
     for (count, piece) in pieces.iter().enumerate() {
         let is_new = stripes.insert(piece.part.stripe);
-        bytes += piece.part.range.end - piece.part.range.start;
+        bytes += bytes_of(piece);
         let is_full = bytes > bytes_max || stripes.len() > ROUND_STRIPES_MAX;
         if count > 0 && (is_full || is_exclusive && !is_new) {
             return count;

@@ -237,7 +237,16 @@ fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superbloc
     Ok(superblock)
 }
 
-/// Replays the journal of stripes, and makes the result durable. Returns the number of the journal's begin.
+/// Outcome of a replay.
+struct ReplayedJournal {
+    /// Number of the journal's begin.
+    times: u64,
+    /// Members that failed meanwhile, and that the array goes on without.
+    failed: BTreeSet<usize>,
+}
+
+/// Replays the journal of stripes, and makes the result durable. A member that cannot be written, or whose journal
+/// cannot be read, counts as lost while the level tolerates that.
 ///
 /// # Errors
 /// Errors of the devices; a journal that is damaged on every member; [`ArrayError::Unsynced`] if members are missing, the
@@ -248,47 +257,72 @@ fn replay(
     devices: &[Option<&Device>],
     is_read_only: bool,
     context: &IoContext,
-) -> Result<u64, ArrayError> {
+) -> Result<ReplayedJournal, ArrayError> {
     let is_whole = |slot: &usize| superblock.is_in_use(*slot) && !superblock.is_rebuilding(*slot);
     let members: Vec<(usize, &Device)> =
         (0..devices.len()).filter(is_whole).filter_map(|slot| Some((slot, devices[slot]?))).collect();
-    let recovered = stripe_journal::recover(env, superblock, &members, context)?;
     let geometry = &superblock.geometry;
+    let missing = devices.len() - members.len();
+    let mut failed = BTreeSet::new();
+    let mut fail = |slot: usize, error: MediaError| {
+        let is_new = failed.insert(slot);
+        match missing + failed.len() > geometry.level.tolerated(devices.len()) {
+            true if is_new => Err(error),
+            _ => Ok(()),
+        }
+    };
+    let recovered = stripe_journal::recover(env, superblock, &members, context)?;
+    for (slot, error) in recovered.unreadable {
+        fail(slot, error)?;
+    }
     if is_read_only {
-        let missing = devices.len() - members.len();
         if missing > 0 && !recovered.payloads.is_empty() {
             let regions = recovered.payloads.len();
             let region_bytes = geometry.stripe_bytes();
             return Err(ArrayError::Unsynced { array: name_of(&superblock.identity), missing, regions, region_bytes });
         }
-        return Ok(recovered.times);
+        return Ok(ReplayedJournal { times: recovered.times, failed: BTreeSet::new() });
     }
     for payload in &recovered.payloads {
         // It was decoded when it was read.
         let Ok(Payload::Writes(writes)) = stripe_journal::decode(payload, superblock) else { continue };
-        for JournaledWrite { stripe, column, start, length, data } in writes {
-            let slot = geometry.member_of(stripe, column);
+        for write in writes {
+            let slot = geometry.member_of(write.stripe, write.column);
             let Some((_, device)) = members.iter().find(|(other, _)| *other == slot) else { continue };
-            let offset_bytes = superblock.data_offset + stripe * geometry.chunk_bytes + start;
-            match data {
-                None => device.block.discard_at(offset_bytes, length, context)?,
-                Some((data, tuples)) => {
-                    let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
-                    let data = AlignedBuffer::copy_of(data, alignment);
-                    match tuples.is_empty() {
-                        true => device.block.write_at(offset_bytes, &data, context)?,
-                        false => device.block.write_protected_at(offset_bytes, &data, tuples, context)?,
-                    }
+            if let Err(error) = write_again(device, superblock, &write, context) {
+                if error.kind() == MediaErrorKind::InvalidRequest {
+                    return Err(error.into());
                 }
+                fail(slot, error)?;
             }
         }
     }
     if !recovered.payloads.is_empty() {
-        for (_, device) in &members {
-            SyncOrder::shared(env, device.block.clone()).sync(context)?;
+        for (slot, device) in &members {
+            if let Err(error) = SyncOrder::shared(env, device.block.clone()).sync(context) {
+                fail(*slot, error)?;
+            }
         }
     }
-    Ok(recovered.times)
+    Ok(ReplayedJournal { times: recovered.times, failed })
+}
+
+/// Does one write of the journal.
+fn write_again(
+    device: &Device,
+    superblock: &Superblock,
+    write: &JournaledWrite<'_>,
+    context: &IoContext,
+) -> Result<(), MediaError> {
+    let offset_bytes = superblock.data_offset + write.stripe * superblock.geometry.chunk_bytes + write.start;
+    let Some((data, tuples)) = write.data else {
+        return device.block.discard_at(offset_bytes, write.length, context);
+    };
+    let data = AlignedBuffer::copy_of(data, device.block.capabilities().buffer_alignment_bytes as usize);
+    match tuples.is_empty() {
+        true => device.block.write_at(offset_bytes, &data, context),
+        false => device.block.write_protected_at(offset_bytes, &data, tuples, context),
+    }
 }
 
 impl Array {
@@ -317,18 +351,23 @@ impl Array {
             .collect::<Result<Vec<Option<Given>>, MediaError>>()?;
         match assemble(&given, parameters, opening)? {
             Assembly::Create => Array::make(env, members, &given, parameters, opening, &context),
-            Assembly::Open { superblock, places, needs_record } => {
+            Assembly::Open { mut superblock, places, mut needs_record } => {
                 let devices: Vec<Option<&Device>> =
                     places.iter().map(|place| place.and_then(|place| members[place].as_ref())).collect();
                 devices.iter().flatten().try_for_each(|device| check_protection(device, superblock.protection))?;
                 let pages = Array::read_intents(&superblock, &devices, &context)?;
+                let mut times = 0;
+                if superblock.has_journal() {
+                    let replayed = replay(env, &superblock, &devices, opening.is_read_only, &context)?;
+                    times = replayed.times;
+                    if !replayed.failed.is_empty() {
+                        superblock.leave_out(&replayed.failed);
+                        needs_record = true;
+                    }
+                }
                 let lost = (0..devices.len())
                     .filter(|slot| !superblock.is_in_use(*slot) || superblock.is_rebuilding(*slot))
                     .count();
-                let times = match superblock.has_journal() {
-                    true => replay(env, &superblock, &devices, opening.is_read_only, &context)?,
-                    false => 0,
-                };
                 let has_parity = level.parity_columns() > 0;
                 if has_parity && lost > 0 && !pages.marked.is_empty() && !opening.accepts_unsynced {
                     return Err(ArrayError::Unsynced {

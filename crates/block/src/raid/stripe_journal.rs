@@ -41,8 +41,8 @@ use crate::wire::{u32_at, u64_at};
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
-    AlignedBuffer, BlockDeviceExt, Device, GuardKind, IoContext, MediaError, ProtectionFormat, ProtectionType,
-    SyncOrder,
+    AlignedBuffer, BlockDeviceExt, Device, GuardKind, IoContext, MediaError, MediaErrorKind, ProtectionFormat,
+    ProtectionType, SyncOrder,
 };
 
 const LAYER: [u8; 4] = *b"RAID";
@@ -283,21 +283,24 @@ pub(super) struct Recovered {
     pub(super) times: u64,
     /// Its payloads with writes, in order.
     pub(super) payloads: Vec<Vec<u8>>,
+    /// Members whose journals have unreadable sectors, by slot.
+    pub(super) unreadable: Vec<(usize, MediaError)>,
 }
 
-/// Reads the journals of members, and takes the newest. Writes nothing.
+/// Reads the journals of members, and takes the newest. Writes nothing. A member whose journal is unreadable counts as lost: the
+/// caller checks that the level tolerates that, so another member has the newest journal too.
 ///
 /// # Errors
-/// The devices'. [`ArrayError::Damaged`] where no member has a sound one.
+/// The devices', except for unreadable sectors. [`ArrayError::Damaged`] where no member has a sound one.
 pub(super) fn recover(
     env: &Env,
     superblock: &Superblock,
     members: &[(usize, &Device)],
     context: &IoContext,
 ) -> Result<Recovered, ArrayError> {
-    let mut newest: Option<Recovered> = None;
-    let mut damaged = None;
-    for (_, device) in members {
+    let mut newest: Option<(u64, Vec<Vec<u8>>)> = None;
+    let (mut damaged, mut unreadable) = (None, Vec::new());
+    for (slot, device) in members {
         let order = SyncOrder::shared(env, device.block.clone());
         let (mut times, mut payloads) = (0, Vec::new());
         let mut apply = |replayed: Replayed<'_>| match decode(replayed.payload, superblock) {
@@ -315,12 +318,15 @@ pub(super) fn recover(
         };
         match Journal::open(areas(superblock, device, &order), owner(superblock), context, &mut apply) {
             Ok(_) => {
-                let counts = |newest: &Recovered| {
-                    times > newest.times || times == newest.times && payloads.len() < newest.payloads.len()
+                let counts = |(newest, others): &(u64, Vec<Vec<u8>>)| {
+                    times > *newest || times == *newest && payloads.len() < others.len()
                 };
                 if newest.as_ref().is_none_or(counts) {
-                    newest = Some(Recovered { times, payloads });
+                    newest = Some((times, payloads));
                 }
+            }
+            Err(JournalError::Media(error)) if error.kind() == MediaErrorKind::Unreadable => {
+                unreadable.push((*slot, error));
             }
             Err(JournalError::Media(error)) => return Err(error.into()),
             Err(JournalError::OtherVersion { readable, found }) => {
@@ -334,10 +340,10 @@ pub(super) fn recover(
     }
     match (newest, damaged) {
         // One that was never begun has nothing that the damaged one could lack.
-        (Some(newest), None) => Ok(newest),
-        (Some(newest), Some(_)) if newest.times > 0 => Ok(newest),
+        (Some((times, payloads)), None) => Ok(Recovered { times, payloads, unreadable }),
+        (Some((times, payloads)), Some(_)) if times > 0 => Ok(Recovered { times, payloads, unreadable }),
         (_, Some(error)) => Err(error),
-        (None, None) => Ok(Recovered { times: 0, payloads: Vec::new() }),
+        (None, None) => Ok(Recovered { times: 0, payloads: Vec::new(), unreadable }),
     }
 }
 

@@ -31,6 +31,7 @@
 use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
 use super::intent::REGIONS_MAX;
 use crate::wire::{u32_at, u64_at};
+use std::collections::BTreeSet;
 use varve_media::ARRAY_MEMBER_MARK as MAGIC;
 use varve_media::{GuardKind, ProtectionFormat, ProtectionType};
 
@@ -298,6 +299,14 @@ impl Superblock {
 
     pub(super) fn is_rebuilding(&self, slot: usize) -> bool {
         self.rebuilding >> slot & 1 == 1
+    }
+
+    /// Takes members out of use, as a new generation.
+    pub(super) fn leave_out(&mut self, slots: &BTreeSet<usize>) {
+        let bits = slots.iter().fold(0_u64, |bits, slot| bits | 1 << slot);
+        self.in_use &= !bits;
+        self.rebuilding &= !bits;
+        self.generation += 1;
     }
 
     pub(super) fn regions(&self) -> u64 {

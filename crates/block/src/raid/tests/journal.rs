@@ -303,3 +303,87 @@ fn replay_does_not_undo_a_rebuild() {
     );
     assert!(reached.1 > 20, "{reached:?}");
 }
+
+/// An image of a journaled array cut in the middle of a write, and what each sector may have.
+fn cut_in_a_write(env: &Env, level: RaidLevel, count: usize) -> (Vec<Device>, Vec<BTreeSet<u64>>) {
+    let group = CrashGroup::new(env, &members_with_journal(env, count)).unwrap();
+    let (device, array) = open_journaled(env, level, &all(&group.devices())).unwrap();
+    let mut host = Host::new(device, 3);
+    let allowed = Arc::new(Mutex::new(vec![BTreeSet::from([0]); host.stamps.len()]));
+    (0..6).for_each(|_| host.step_within(&allowed));
+    let state = group.capture();
+    let allowed = allowed.lock().clone();
+    drop((host, array));
+    let fates = vec![CrashVariant::KeepAll; state.members()];
+    (state.images(&fates, 0), allowed)
+}
+
+#[test]
+fn a_member_that_fails_during_replay_is_lost() {
+    for (level, count) in PARITY_SHAPES {
+        in_simulation(5, move |env| {
+            let tolerated = level.tolerated(count);
+            for operation in [Operation::Write, Operation::Sync, Operation::Read] {
+                for failing in 1..=tolerated + 1 {
+                    let (members, allowed) = cut_in_a_write(env, level, count);
+                    let fault = match operation {
+                        Operation::Read => {
+                            let end = members[0].block.geometry().capacity_bytes;
+                            let unreadable = FaultEffect::Fail(FaultError::Unreadable);
+                            // Superblocks and the intent map stay readable.
+                            Fault::new(operation, FaultTrigger::From(0), unreadable).on_range(16 << 10..end)
+                        }
+                        _ => Fault::new(operation, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io)),
+                    };
+                    let injectors: Vec<FaultInjector> =
+                        (0..failing).map(|_| FaultInjector::new(env, FaultPlan::of(fault.clone()))).collect();
+                    let under = |(slot, member): (usize, &Device)| match injectors.get(slot) {
+                        Some(injector) => FaultDevice::device(injector, member),
+                        None => member.clone(),
+                    };
+                    let given: Vec<Device> = members.iter().enumerate().map(under).collect();
+                    let what = format!("{level} of {count}, {failing} fail each {operation}");
+                    let opened = open_journaled(env, level, &all(&given));
+                    if failing > tolerated {
+                        assert!(matches!(opened, Err(ArrayError::Media(_))), "{what}: {:?}", opened.err());
+                        continue;
+                    }
+                    let (device, array) = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert_eq!(array.degraded_members(), failing, "{what}");
+                    check(&device, &allowed, &what);
+                    let found = stamps(&device).unwrap();
+                    drop((device, array));
+                    let gone: Vec<usize> = (0..failing).collect();
+                    let (device, _array) = open_journaled(env, level, &without(&members, &gone))
+                        .unwrap_or_else(|error| panic!("{what}, again: {error}"));
+                    assert_eq!(stamps(&device).unwrap(), found, "{what}, again");
+                }
+            }
+        });
+    }
+}
+
+/// Parity of a few bytes on both sides of a chunk's end is a whole chunk: many such writes are more than a record holds.
+#[test]
+fn small_writes_of_one_batch_fit_records() {
+    for (level, count) in PARITY_SHAPES {
+        in_simulation(5, move |env| {
+            let members = members(env, count, space_bytes(count) + 100 * SMALL_CHUNK);
+            let (device, _array) = open_journaled(env, level, &all(&members)).unwrap();
+            let capacity = device.block.geometry().capacity_bytes;
+            let stripe = (count - level.parity_columns()) as u64 * SMALL_CHUNK;
+            let data = [7; 2 * SECTOR as usize];
+            let slices = [std::io::IoSlice::new(&data)];
+            let places = (SMALL_CHUNK - SECTOR..capacity - SECTOR).step_by(stripe as usize);
+            let mut requests: Vec<varve_media::Request<'_>> =
+                places.clone().map(|at| varve_media::Request::write(at, &slices)).collect();
+            assert!(requests.len() > 50);
+            device.block.execute(&mut requests, &IoContext::default()).unwrap();
+            for at in places {
+                let mut found = [0; 2 * SECTOR as usize];
+                device.block.read_at(at, &mut found, &IoContext::default()).unwrap();
+                assert_eq!(found, data, "{level} of {count} at {at}");
+            }
+        });
+    }
+}
