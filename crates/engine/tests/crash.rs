@@ -58,7 +58,12 @@ const POINTS_BEHIND_MIN: usize = 3;
 
 /// Workloads whose options a seed draws, and their batches.
 const DRAWN_SEEDS: u64 = 24;
+/// Points of a drawn workload on an array at which the power is cut, about.
+const DRAWN_ARRAY_POINTS: usize = 400;
 const DRAWN_BATCHES: usize = 40;
+
+/// Points of a workload on an array at which the power is cut.
+const ARRAY_POINTS: usize = 600;
 
 /// Virtual time no run here needs: a run that takes it hangs.
 const TIME_LIMIT: Duration = Duration::from_secs(3600);
@@ -467,8 +472,10 @@ fn crash_under_drawn_options(seed: u64) -> Result<Reached, String> {
         ("compactions", ran.work.compactions),
         ("pieces", ran.work.pieces),
     ]);
-    for (number, point) in ran.points.iter().enumerate() {
-        let variant = kind.variants()[number % kind.variants().len()];
+    // A write of an array is many of its members.
+    let stride = if kind.is_array() { 1 + ran.points.len() / DRAWN_ARRAY_POINTS } else { 1 };
+    for (number, point) in ran.points.iter().enumerate().step_by(stride) {
+        let variant = kind.variants()[number / stride % kind.variants().len()];
         let image_seed = seed ^ (number as u64) << 8;
         let image = point.state.image(variant, image_seed);
         recover(&image, image_seed, &history, point.synced..=point.begun).map_err(|what| {
@@ -808,6 +815,34 @@ fn bands_of_variable_size_survive_crashes_during_recovery() {
     for tree in trees::others_with_tables() {
         crash_during_recovery(kind, 96, History::new(96, 80, UNIVERSE).in_tree(tree), 15);
     }
+}
+
+/// Power cuts while members are lost and rebuilt, at points spread over all, in all variants in turn.
+#[test]
+fn arrays_survive_crashes_while_members_fail_and_are_rebuilt() {
+    for (seed, kind) in (60..).zip(medium::kinds(Kind::is_array)) {
+        let history = Arc::new(History::new(seed, 120, UNIVERSE));
+        let points = Arc::new(record(kind, seed, &history, FaultPlan::default()).0);
+        assert_all_operations(kind, &points);
+        let stride = points.len() / ARRAY_POINTS;
+        assert!(stride > 0, "{} points of {kind:?} are too few", points.len());
+        in_parallel(ARRAY_POINTS, move |number| {
+            let point = &points[number * stride];
+            let variant = kind.variants()[number % kind.variants().len()];
+            let image_seed = seed ^ (number as u64) << 8;
+            let image = point.state.image(variant, image_seed);
+            let _ = recover(&image, image_seed, &history, point.synced..=point.begun).unwrap_or_else(|what| {
+                panic!(
+                    "{kind:?} seed {seed} image {number} ({}) {variant:?} image seed {image_seed}: {what}",
+                    point.note
+                )
+            });
+        });
+        println!("reached: crash/{}: {ARRAY_POINTS} images", kind.name());
+    }
+    let (failed, rebuilt) = medium::failed_and_rebuilt();
+    println!("reached: crash/arrays: {failed} members failed, {rebuilt} were rebuilt");
+    assert!(failed > 100 && rebuilt >= 4, "{failed} members failed, {rebuilt} were rebuilt");
 }
 
 /// Every policy with both rewrites, logs on the disk and apart, on disks that are nearly full.

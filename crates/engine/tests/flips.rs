@@ -520,7 +520,7 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
     };
     let model = small_store_with(&env, &image, &options, scale);
     let state = image.observed(&Env::real(), &Arc::default()).capture();
-    // Files by name, or the device as one.
+    // Files by name, members of an array by number, or the device as one.
     let mut places: Vec<(String, u64)> = Vec::new();
     match &image {
         Image::Directory(_, directory) => {
@@ -528,7 +528,12 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
                 places.extend((0..bytes.len() as u64).map(|offset| (name.clone(), offset)));
             }
         }
-        _ => places.extend(written_bytes(&image).into_iter().map(|offset| (String::new(), offset))),
+        Image::Several(members) => {
+            for (number, member) in members.iter().enumerate() {
+                places.extend(written_bytes(member).into_iter().map(|offset| (number.to_string(), offset)));
+            }
+        }
+        Image::Device(..) => places.extend(written_bytes(&image).into_iter().map(|offset| (String::new(), offset))),
     }
     let mut reached = Reached::from([("stores", 1)]);
     for _ in 0..FLIPS_OF_SEED {
@@ -540,7 +545,12 @@ fn some_bytes_flipped(seed: u64) -> Result<Reached, String> {
                 Image::Directory(kind, directory)
             }
             Image::Device(_, device) => flipped(kind, device, *offset),
-            Image::Several(_) => return Err("several media".to_owned()),
+            Image::Several(mut members) => {
+                let number: usize = name.parse().expect("the number of a member");
+                let Image::Device(_, device) = members[number].clone() else { return Err("no device".to_owned()) };
+                members[number] = flipped(kind, device, *offset);
+                Image::Several(members)
+            }
         };
         let met = examine_with(&simulation(seed), &image, &options, &model)
             .map_err(|what| format!("{kind:?} '{name}' byte {offset}: {what}\n  {options:?}"))?;

@@ -254,6 +254,26 @@ fn histories_agree_with_a_map_on_bands() {
 }
 
 #[test]
+fn histories_agree_with_a_map_while_members_of_arrays_fail_and_are_rebuilt() {
+    let (mut flushes, mut compactions) = (0, 0);
+    let kinds = medium::kinds(Kind::is_array);
+    for (seed, tree) in (500..504).zip(trees::with_tables().collect::<Vec<_>>().into_iter().cycle()) {
+        for &kind in &kinds {
+            let ran = run(seed, kind, options::option_set(tree, seed), 1000);
+            flushes += ran.flushes;
+            compactions += ran.compactions;
+        }
+    }
+    let (failed, rebuilt) = medium::failed_and_rebuilt();
+    println!(
+        "reached: model/arrays: 8 histories, {flushes} flushes, {compactions} compactions, {failed} members failed, \
+         {rebuilt} were rebuilt"
+    );
+    assert!(flushes > 80 && compactions > 32, "{flushes} {compactions}");
+    assert!(failed > 30 && rebuilt > 20, "{failed} members failed, {rebuilt} were rebuilt");
+}
+
+#[test]
 fn histories_agree_with_a_map_in_trees_without_tables() {
     let kinds = [Kind::PLAIN, Kind::PLAIN_LOGS_APART, Kind::EXTENT, Kind::BAND, Kind::VARIABLE_BANDS];
     for tree in trees::without_tables() {

@@ -24,7 +24,7 @@ const CRATE_RULES: &[CrateRule] = &[
     CrateRule {
         package: "varve-engine",
         uses: &["varve-env", "varve-store"],
-        tests_use: &["varve-media"],
+        tests_use: &["varve-media", "varve-block"],
         touches_system: false,
     },
     // Includes sources of the engine, by path; depends on nothing of it.

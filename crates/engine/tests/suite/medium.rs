@@ -1,5 +1,9 @@
 //! Media that are crashed: those that every store says it can be tried on, and two at once, the second for logs.
 
+#[path = "arrays.rs"]
+mod arrays;
+
+use arrays::ARRAYS;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -60,9 +64,14 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Every fixture of every store.
+/// Numbers of members that failed, and that were rebuilt, while databases used their arrays.
+pub(crate) fn failed_and_rebuilt() -> (u64, u64) {
+    arrays::failed_and_rebuilt()
+}
+
+/// Every fixture of every store, and arrays.
 fn fixtures() -> impl Iterator<Item = &'static Fixture> {
-    STORES.iter().flat_map(|store| store.fixtures)
+    STORES.iter().flat_map(|store| store.fixtures).chain(ARRAYS)
 }
 
 /// The kinds without policies, with their shares of what workloads draw. A fixture that a store has is in every suite
@@ -190,6 +199,17 @@ impl Kind {
     /// Space of its medium, where `usual_bytes` is enough for others.
     pub(crate) fn space_bytes(self, usual_bytes: u64) -> u64 {
         self.fixture.space_bytes.unwrap_or(usual_bytes)
+    }
+
+    /// Is on an array, which writes to its members when it is opened.
+    pub(crate) fn is_array(self) -> bool {
+        matches!(self.fixture.ground, Ground::Members { .. })
+    }
+
+    /// Bits that read wrong without an error, everywhere and again and again, may be written so elsewhere: tops of interlaced
+    /// disks are restored, parity of arrays is computed, and records of their journal end it.
+    pub(crate) fn spreads_flipped_bits(self) -> bool {
+        self.is_imr() || self.is_array()
     }
 
     /// Has an interlaced disk.
@@ -388,13 +408,14 @@ impl Image {
 
     /// The same, of devices with this much space.
     pub(crate) fn fresh_of(env: &Env, kind: Kind, space_bytes: u64) -> Image {
+        let several = |devices: Vec<Device>| {
+            Image::Several(devices.into_iter().map(|device| Image::Device(kind, device)).collect())
+        };
         let made = |label: &str| match kind.fixture.ground {
             Ground::Directory { .. } => Image::Directory(kind, MemoryDirectory::new(label)),
             Ground::Device { make, .. } => Image::Device(kind, make(env, label, kind.policy, space_bytes)),
-            Ground::Pair { make, .. } => {
-                let devices = make(env, label, kind.policy, space_bytes);
-                Image::Several(devices.map(|device| Image::Device(kind, device)).into())
-            }
+            Ground::Pair { make, .. } => several(make(env, label, kind.policy, space_bytes).into()),
+            Ground::Members { make, .. } => several(make(env, label, kind.policy, space_bytes)),
         };
         match kind.fixture.logs_apart {
             true => Image::Several(vec![made("crashed"), made("crashed logs")]),
@@ -547,11 +568,17 @@ impl Image {
     /// Opens the store on it, with the faults of an injector between.
     pub(crate) fn media_under(&self, env: &Env, injector: Option<&FaultInjector>) -> Result<Media, StoreError> {
         let Image::Several(parts) = self else { return Ok(Media::of_files(self.store(env, injector)?)) };
-        if let Image::Device(kind, _) = &parts[0]
-            && let Ground::Pair { open, .. } = kind.fixture.ground
-        {
-            let devices = [parts[0].device_under(injector), parts[1].device_under(injector)];
-            return Ok(Media::of_files(open(env, devices)?));
+        if let Image::Device(kind, _) = &parts[0] {
+            let under = |part: &Image| part.device_under(injector);
+            match kind.fixture.ground {
+                Ground::Pair { open, .. } => {
+                    return Ok(Media::of_files(open(env, [under(&parts[0]), under(&parts[1])])?));
+                }
+                Ground::Members { open, .. } => {
+                    return Ok(Media::of_files(open(env, parts.iter().map(under).collect())?));
+                }
+                Ground::Device { .. } | Ground::Directory { .. } => {}
+            }
         }
         Ok(Media { files: Some(parts[0].store(env, injector)?), logs: Some(parts[1].store(env, injector)?) })
     }

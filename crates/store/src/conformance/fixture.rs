@@ -58,6 +58,13 @@ pub enum Ground {
         /// Opens the store on both.
         open: fn(&Env, [Device; 2]) -> Result<Arc<dyn FileStore>, StoreError>,
     },
+    /// Devices of which one is made.
+    Members {
+        /// Makes them.
+        make: fn(&Env, &str, usize, u64) -> Vec<Device>,
+        /// Opens the store on the device that is made of them.
+        open: fn(&Env, Vec<Device>) -> Result<Arc<dyn FileStore>, StoreError>,
+    },
 }
 
 impl Fixture {
