@@ -8,7 +8,7 @@ use super::{Finding, Source};
 const PHRASES: [&str; 3] = ["so many", "whoever", "told"];
 
 /// Number of lines under `crates/` that contain a banned phrase. Lower it whenever lines were rewritten; never raise it.
-const LINES_MAX: usize = 680;
+const LINES_MAX: usize = 679;
 
 /// Counts the lines of Rust sources that contain a banned phrase.
 fn count(sources: &[Source]) -> usize {
