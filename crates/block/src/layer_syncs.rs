@@ -52,6 +52,7 @@ fn array(env: &Env, members: &[Device]) -> Result<(Device, Array), String> {
         chunk_bytes: Some(8 << 10),
         dix: Dix::On,
         journal: None,
+        protection: None,
     };
     let mut given: Vec<Option<Device>> = members.iter().cloned().map(Some).collect();
     loop {

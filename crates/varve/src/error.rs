@@ -115,6 +115,7 @@ fn array_kind(error: &ArrayError) -> ErrorKind {
         ArrayError::Media(error) => media_kind(error.kind()),
         ArrayError::NotThere { .. } | ArrayError::TooFew { .. } => ErrorKind::NotFound,
         ArrayError::Damaged { .. } | ArrayError::Unsynced { .. } => ErrorKind::Corruption,
+        ArrayError::OtherJournal { .. } => ErrorKind::Foreign,
         ArrayError::NotBlank { .. }
         | ArrayError::BlankMember { .. }
         | ArrayError::Foreign { .. }

@@ -329,11 +329,20 @@ pub(crate) fn members_of(part: &Part) -> Option<&Spec> {
     }
 }
 
-/// Whether the time of a part can be virtual: it is emulated, in memory or files, and so are its members.
+/// The medium of an array's journal, if it has one of its own.
+pub(crate) fn array_journal_of(part: &Part) -> Option<&Spec> {
+    match part.option("journal").and_then(SpecOption::value) {
+        Some(Value::Spec(spec)) if members_of(part).is_some() => Some(spec),
+        _ => None,
+    }
+}
+
+/// Whether the time of a part can be virtual: it is emulated, in memory or files, and so are its members and its journal.
 pub(crate) fn is_emulated(part: &Part) -> bool {
     medium(part.kind()).is_some_and(|kind| kind.is_emulated)
         && hardware_backing(part).is_none()
         && members_of(part).is_none_or(Spec::is_emulated)
+        && array_journal_of(part).is_none_or(Spec::is_emulated)
 }
 
 /// Permissions of the files that are made for a part.

@@ -394,6 +394,7 @@ fn open_store(
     let has_hardware = |part: &Part| {
         registry::hardware_backing(part).is_some()
             || registry::members_of(part).is_some_and(|members| !members.is_emulated())
+            || registry::array_journal_of(part).is_some_and(|journal| !journal.is_emulated())
     };
     let is_emulated = registry::is_emulated(first) && !spec.parts().iter().any(has_hardware);
     if construction.create && is_emulated {
@@ -618,6 +619,7 @@ impl Spec {
             part.has_flag("pace")
                 || part.has_flag("account")
                 || registry::members_of(part).is_some_and(Spec::is_paced)
+                || registry::array_journal_of(part).is_some_and(Spec::is_paced)
                 || matches!(part.logs(), Ok(Some(logs)) if logs.is_paced())
         })
     }

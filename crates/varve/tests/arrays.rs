@@ -203,3 +203,66 @@ fn describing_and_reading_write_nothing() {
     });
     assert!(images() == before, "an image was changed");
 }
+
+/// Flips a bit of one sector in so many behind the superblocks of an image.
+fn rot(path: &std::path::Path, seed: u64) -> u64 {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut random = varve::env::Random::named(seed, "rot");
+    let mut flips = 0;
+    let mut at = 4 << 20;
+    while at < file.metadata().unwrap().len() {
+        let mut byte = [0];
+        let place = at + random.below(512);
+        file.read_exact_at(&mut byte, place).unwrap();
+        file.write_all_at(&[byte[0] ^ 1 << random.below(8)], place).unwrap();
+        flips += 1;
+        at += 512 * (1 + random.below(200));
+    }
+    flips
+}
+
+#[test]
+fn plain_disks_that_return_other_data_are_found_out_and_repaired() {
+    for (level, journal) in
+        [("raid1", ""), ("raid5", ""), ("raid6", ""), ("raid5", ",journal=(ram:8MiB?backing=file:J)")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let count = if level == "raid6" { 4 } else { 3 };
+        let named = (0..count).map(|slot| format!("ram:24MiB?backing=file:{}", path(&format!("m{slot}")).display()));
+        let members = named.collect::<Vec<_>>().join("+");
+        let journal = journal.replace('J', &path("journal").display().to_string());
+        let text = format!("{level}:({members})?chunk=16KiB,pi=beside{journal}");
+        let env = spec(&text).suitable_env(5);
+        let db = open(&env, &text).unwrap();
+        write(&db, 9);
+        db.close().unwrap();
+        let flips = rot(&path("m1"), 3);
+        let db = open(&env, &text).unwrap();
+        check(&db, 9);
+        let device = &db.stack().devices()[0];
+        assert_eq!(device.members().len(), count + usize::from(!journal.is_empty()), "{text}");
+        let array = device.array().unwrap().clone();
+        array.scrub(true, &IoContext::default()).unwrap();
+        let repaired = array.statistics().rewritten_columns + array.incidents().len() as u64;
+        assert!(flips > 100 && repaired > 10, "{text}: {flips} flips, {repaired} parts");
+        let report = array.scrub(false, &IoContext::default()).unwrap();
+        assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{text}: {report:?}");
+        assert_eq!(array.degraded_members(), 0);
+        check(&db, 9);
+        db.close().unwrap();
+        drop((array, db));
+        // An array is opened with the protection information that it has.
+        let error = open(&env, &text.replace(",pi=beside", ",pi=members")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+        if !journal.is_empty() {
+            let error = open(&env, &text.replace(&journal, "")).err().unwrap();
+            assert!(error.to_string().contains("lies on a device of its own"), "{error}");
+        }
+    }
+    let error = open(&Env::sim(1), "raid5:(ram:16MiB)?members=3,pi=beside,journal=none").err().unwrap();
+    assert!(error.to_string().contains("need a journal of stripes"), "{error}");
+    let error = open(&Env::sim(1), "raid5:(ram:16MiB)?members=3,journal=here").err().unwrap();
+    assert!(error.to_string().contains("none, members, or a device in parentheses"), "{error}");
+}

@@ -164,6 +164,7 @@ fn relocated_disks_with_conventional_zones_are_refused() {
             chunk_bytes: None,
             dix: Dix::default(),
             journal: None,
+            protection: None,
         };
         let blank = || Device::of_blocks(Arc::new(Emulated::immediate(&env, "blank", capacity_bytes)));
         for (level, others) in [(RaidLevel::Raid0, 1), (RaidLevel::Raid1, 1), (RaidLevel::Raid5, 2)] {

@@ -1,9 +1,10 @@
 //! Which array the members that were given are: a pure decision from what they hold.
 
 use super::error::{ArrayError, name_of};
+use super::opening::ProtectionPlace;
 use super::opening::{ArrayOpening, ArrayParameters};
 use super::stripe_journal::StripeJournal;
-use super::superblock::{COPIES, Flaw, Found, Superblock, UNIT_BYTES, VERSION};
+use super::superblock::{COPIES, Flaw, Found, JOURNAL_NUMBERS, Superblock, UNIT_BYTES, VERSION};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_media::{AlignedBuffer, BlockDeviceExt, Device, IoContext, MediaError, MediaErrorKind};
 
@@ -180,24 +181,127 @@ fn check_parameters(newest: &Superblock, members: usize, parameters: &ArrayParam
     if geometry.members != members {
         return other("members", members.to_string(), geometry.members.to_string());
     }
+    if let Some(place) = parameters.protection
+        && (place == ProtectionPlace::Beside) != newest.is_beside
+    {
+        let text = |is_beside: bool| if is_beside { "beside the data" } else { "as the members keep it" };
+        let (expected, found) = (text(place == ProtectionPlace::Beside), text(newest.is_beside));
+        return other("protection information", expected.to_owned(), found.to_owned());
+    }
     match parameters.chunk_bytes {
         Some(chunk_bytes) if chunk_bytes != geometry.chunk_bytes => {
             other("a chunk of", format!("{chunk_bytes} bytes"), format!("{} bytes", geometry.chunk_bytes))
         }
         _ => match parameters.journal {
             Some(journal)
-                if geometry.level.parity_columns() > 0
-                    && (journal == StripeJournal::Members) != newest.has_journal() =>
+                if (geometry.level.parity_columns() > 0 || newest.is_beside)
+                    && journal != StripeJournal::of(newest) =>
             {
-                let text = |has_journal: bool| if has_journal { "one on its members" } else { "none" };
-                other(
-                    "a journal:",
-                    text(journal == StripeJournal::Members).to_owned(),
-                    text(newest.has_journal()).to_owned(),
-                )
+                let text = |journal: StripeJournal| match journal {
+                    StripeJournal::None => "none",
+                    StripeJournal::Members => "one on its members",
+                    StripeJournal::Device => "one on a device of its own",
+                };
+                other("a journal:", text(journal).to_owned(), text(StripeJournal::of(newest)).to_owned())
             }
             _ => Ok(()),
         },
+    }
+}
+
+/// What the device that was given as the journal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum JournalUse {
+    /// The journal of the array, or none where the array has none on a device.
+    Known,
+    /// A blank device takes the place of one that is lost.
+    New,
+}
+
+/// Decides whether an array that is opened has the journal that was given.
+///
+/// # Errors
+/// It has another one, or none.
+pub(super) fn journal_of(
+    given: Option<&Given>,
+    superblock: &Superblock,
+    opening: &ArrayOpening,
+) -> Result<JournalUse, ArrayError> {
+    let array = name_of(&superblock.identity);
+    let Some(given) = given else {
+        return match superblock.journal_device {
+            None => Ok(JournalUse::Known),
+            Some(_) => Err(ArrayError::NeedsJournalDevice { array }),
+        };
+    };
+    let device = given.name.clone();
+    let other =
+        |expected: String, found: String| Err(ArrayError::OtherJournal { device: device.clone(), expected, found });
+    let Some(number) = superblock.journal_device else {
+        let found = match superblock.has_journal() {
+            true => "the journal lies on the members",
+            false => "it has no journal",
+        };
+        return other(format!("an array with its journal on a device, {array} being opened"), found.to_owned());
+    };
+    let expected = format!("the journal of the array {array}");
+    match &given.found {
+        MemberFound::Member(found) if found.identity != superblock.identity => {
+            other(expected, format!("a device of the array {}", name_of(&found.identity)))
+        }
+        MemberFound::Member(found) if !found.is_of_journal() => other(expected, format!("its member {}", found.slot)),
+        // Its taking the place of another one was cut short.
+        MemberFound::Member(found)
+            if found.journal_device == Some((number + 1) % JOURNAL_NUMBERS)
+                && opening.accepts_unsynced
+                && !opening.is_read_only =>
+        {
+            Ok(JournalUse::New)
+        }
+        MemberFound::Member(found) if found.journal_device != Some(number) => {
+            other(expected, "its journal of before: the array went on with another one".to_owned())
+        }
+        MemberFound::Member(_) => Ok(JournalUse::Known),
+        MemberFound::Blank if opening.accepts_unsynced && !opening.is_read_only => Ok(JournalUse::New),
+        MemberFound::Blank => other(expected, "a blank device".to_owned()),
+        found => Err(refusal(device, found)),
+    }
+}
+
+/// Refuses a device for the journal of a new array that holds anything, but for that of an array whose making was cut short.
+///
+/// # Errors
+/// What it holds.
+pub(super) fn check_new_journal(given: &Given, members: &[Option<Given>]) -> Result<(), ArrayError> {
+    let is_cut_short = |found: &Superblock| {
+        let of_members = members.iter().flatten().any(|member| match &member.found {
+            MemberFound::Member(member) => !member.is_made && member.identity == found.identity,
+            _ => false,
+        });
+        found.is_of_journal() && (!found.is_made || of_members)
+    };
+    match &given.found {
+        MemberFound::Blank => Ok(()),
+        MemberFound::Member(found) if is_cut_short(found) => Ok(()),
+        MemberFound::Member(found) => Err(ArrayError::OtherJournal {
+            device: given.name.clone(),
+            expected: "a blank device".to_owned(),
+            found: format!("a device of the array {}", name_of(&found.identity)),
+        }),
+        found => Err(refusal(given.name.clone(), found)),
+    }
+}
+
+/// The error of a device that holds something else than a member, a journal or nothing.
+fn refusal(device: String, found: &MemberFound) -> ArrayError {
+    match found {
+        MemberFound::OtherVersion(found) => ArrayError::OtherVersion { device, readable: VERSION, found: *found },
+        MemberFound::OtherProtection(found) => ArrayError::OtherProtection { device, found: *found },
+        MemberFound::Damaged(flaw) => ArrayError::damaged(&device, flaw.clone()),
+        MemberFound::Foreign(at) => ArrayError::NotBlank { device, offset_bytes: *at, found: "other data".to_owned() },
+        MemberFound::Blank | MemberFound::Member(_) => {
+            ArrayError::NotBlank { device, offset_bytes: 0, found: "another device of an array".to_owned() }
+        }
     }
 }
 
@@ -227,14 +331,13 @@ pub(super) fn assemble(
         let device = one.name.clone();
         let is_replaced = opening.replace.contains(&place);
         match &one.found {
-            MemberFound::Foreign(offset_bytes) => {
-                let found = "other data".to_owned();
-                return Err(ArrayError::NotBlank { device, offset_bytes: *offset_bytes, found });
+            found @ (MemberFound::Foreign(_) | MemberFound::OtherVersion(_) | MemberFound::OtherProtection(_)) => {
+                return Err(refusal(device, found));
             }
-            MemberFound::OtherVersion(found) => {
-                return Err(ArrayError::OtherVersion { device, readable: VERSION, found: *found });
+            MemberFound::Member(found) if found.is_of_journal() => {
+                let (expected, found) = ("a member".to_owned(), "the journal of an array".to_owned());
+                return Err(ArrayError::OtherJournal { device, expected, found });
             }
-            MemberFound::OtherProtection(found) => return Err(ArrayError::OtherProtection { device, found: *found }),
             _ if is_replaced => replaced.push(place),
             MemberFound::Damaged(flaw) => return Err(ArrayError::damaged(&device, flaw.clone())),
             MemberFound::Blank => blank.push(place),

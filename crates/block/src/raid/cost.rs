@@ -46,7 +46,7 @@ pub(super) fn of_bytes(per_kib: u64, bytes: u64) -> u64 {
 }
 
 /// Cost of the guards of `bytes`.
-pub(super) fn of_guards(kind: GuardKind, bytes: u64) -> u64 {
+pub fn of_guards(kind: GuardKind, bytes: u64) -> u64 {
     match kind {
         GuardKind::Crc => of_bytes(GUARD_CRC_KIB, bytes),
         GuardKind::IpChecksum => of_bytes(GUARD_IP_KIB, bytes),

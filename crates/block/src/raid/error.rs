@@ -69,12 +69,35 @@ pub enum ArrayError {
     /// Made with other numbers.
     #[error("the array {array} was made with {what} {found}, expected {expected}; name what it was made with")]
     OtherParameters { array: String, what: &'static str, expected: String, found: String },
+    /// Tuples beside the data, and no journal of stripes.
+    #[error(
+        "{array}: tuples beside the data need a journal of stripes, found that none is wanted: a power cut would leave data without their \
+         tuples; leave the journal open, or on the members"
+    )]
+    NeedsJournal { array: String },
     /// Its redundancy may be wrong, and a member is missing whose data would be computed from it.
     #[error(
         "the array {array} was not closed, and {missing} of its members are missing: data of {regions} regions of {region_bytes} bytes cannot be \
          computed reliably; open it with all members, or accept wrong data in stripes that were being written"
     )]
     Unsynced { array: String, missing: usize, regions: usize, region_bytes: u64 },
+    /// Its journal has to be written back first, and it is opened for reading only.
+    #[error(
+        "the array {array} was not closed: its journal has {records} records that have to be written to its members, and it is opened for \
+         reading only; open it for writing once"
+    )]
+    Unreplayed { array: String, records: usize },
+    /// Its journal lies on a device that was not given.
+    #[error(
+        "the journal of the array {array} lies on a device of its own; name that device as its journal, or, if it is lost, a blank device, \
+         and accept that what was being written may be wrong"
+    )]
+    NeedsJournalDevice { array: String },
+    /// The device that was given as the journal is not.
+    #[error(
+        "{device}: expected {expected}, found {found}; name the journal's device, or members only where it lies on them"
+    )]
+    OtherJournal { device: String, expected: String, found: String },
     /// Both copies of a superblock cannot be used.
     #[error(
         "{device}: {what}: expected {expected}, found {found}; open the array without this member, or replace the member by this device"
@@ -112,6 +135,17 @@ pub(super) struct Stopped {
     pub(super) members: usize,
     pub(super) level: RaidLevel,
     pub(super) tolerated: usize,
+    pub(super) source: MediaError,
+}
+
+/// Why an array whose journal failed takes no more writes.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "the array stopped: the device of its journal ({device}) failed. Writes and syncs are refused until it is opened again; what \
+     failed: {source}"
+)]
+pub(super) struct StoppedWithoutJournal {
+    pub(super) device: String,
     pub(super) source: MediaError,
 }
 

@@ -1,7 +1,7 @@
 //! Which members are in use, and how the members know it: superblocks, intent maps, syncs.
 
 use super::device::{MemberState, Shared};
-use super::error::Stopped;
+use super::error::{Stopped, StoppedWithoutJournal};
 use super::geometry::RaidLevel;
 use super::intent::{IntentMap, IntentPage};
 use super::member::{IoKind, Member, MemberIo, PartWork, run_all, sync_all};
@@ -10,7 +10,7 @@ use super::superblock::{COPIES, INTENT_PAGES, Superblock};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{AlignedBuffer, IoClass, IoContext, MediaError, MediaErrorKind, Operation};
+use varve_media::{AlignedBuffer, Device, IoClass, IoContext, MediaError, MediaErrorKind, Operation};
 
 /// Writes something to each member, at one place, and syncs all. Returns the members that failed.
 fn write_to_all(
@@ -122,6 +122,13 @@ impl Shared {
         Ok(true)
     }
 
+    /// Stops the array, as its journal cannot be written.
+    fn stop_without_journal(&self, device: &Device, error: MediaError) -> MediaError {
+        let stopped = StoppedWithoutJournal { device: device.block.name().to_owned(), source: error };
+        let stopped = MediaError::io(&self.name, Operation::Write, 0, std::io::Error::other(stopped));
+        self.state.lock().stopped.get_or_insert(stopped).clone()
+    }
+
     /// Writes the members in use to all of them. Returns those that failed.
     pub(super) fn write_record(&self, record: &mut Superblock) -> Vec<(usize, MediaError)> {
         let (members, generation) = {
@@ -213,19 +220,31 @@ impl Shared {
             };
             slots.filter_map(ground).collect()
         };
-        let replicas = self.geometry.level.tolerated(self.geometry.members) + 1;
-        let (sync, lose) = (|| self.sync(context), |failed| self.lose(failed));
+        let own = self.journal.as_ref().and_then(|journal| journal.own());
+        let grounds = || own.map_or_else(grounds, |own| vec![own.clone()]);
+        let replicas = match own {
+            None => self.geometry.level.tolerated(self.geometry.members) + 1,
+            Some(_) => 1,
+        };
+        let lose = |failed: Vec<(usize, MediaError)>| match (own, failed.first()) {
+            (Some((_, device, _)), Some((_, error))) => Err(self.stop_without_journal(device, error.clone())),
+            _ => self.lose(failed),
+        };
+        let sync = || self.sync(context);
         work(&Surroundings { replicas, grounds: &grounds, sync: &sync, lose: &lose })
     }
 
     /// Takes away marks of regions that need no resync, when the last handle goes. Without it there is more to resync.
     pub(super) fn close(&self) {
         let context = IoContext::of(IoClass::Metadata);
-        if self.is_read_only || self.geometry.level == RaidLevel::Raid0 {
+        if self.is_read_only {
             return;
         }
         if let Some(journal) = &self.journal {
             self.with_surroundings(&context, |array| journal.close(array, &context));
+        }
+        if self.geometry.level == RaidLevel::Raid0 {
+            return;
         }
         let has_marks = !self.intents.lock().page().marked.is_empty();
         if has_marks && self.sync(&context).is_ok() {

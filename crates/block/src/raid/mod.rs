@@ -3,7 +3,7 @@
 //! [`Array`] makes one device of its members. Where bytes lie is in `geometry`, which I/Os a request needs in `plan`,
 //! what new parity and lost data are in `stripe` and `parity`, which array the members are in `assembly`: all of them
 //! pure. `reading` and `writing` do what the plans say, with one actor per member (`member`) and a lock per stripe (`locks`);
-//! `protection` is what becomes of tuples on their way, `cost` what that takes in a simulation, `device` what callers see.
+//! `protection` is what becomes of tuples on their way, `beside` where they lie on members that keep none, `cost` what that takes in a simulation, `device` what callers see.
 //! `superblock` and `intent` are what members hold besides data, `membership` writes it, `maintenance` resyncs, rebuilds
 //! and scrubs.
 //!
@@ -12,6 +12,7 @@
 //! wrong (the write hole); opening refuses that. With `stripe_journal` there is no such stripe.
 
 mod assembly;
+mod beside;
 pub mod cost;
 mod device;
 mod error;
@@ -22,7 +23,7 @@ mod maintenance;
 mod member;
 mod membership;
 mod opening;
-mod parity;
+pub mod parity;
 mod plan;
 mod protection;
 mod reading;
@@ -35,7 +36,7 @@ pub use device::{ArrayStatistics, BufferFaults, Incident, MemberState};
 pub use error::ArrayError;
 pub use geometry::{MEMBERS_MAX, RaidLevel};
 pub use maintenance::ScrubReport;
-pub use opening::{Array, ArrayOpening, ArrayParameters, ArrayStatus, DEFAULT_CHUNK_BYTES};
+pub use opening::{Array, ArrayOpening, ArrayParameters, ArrayStatus, DEFAULT_CHUNK_BYTES, ProtectionPlace};
 pub use protection::Dix;
 pub use stripe_journal::StripeJournal;
 

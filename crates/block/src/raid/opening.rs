@@ -1,6 +1,7 @@
 //! How an array is made and opened.
 
-use super::assembly::{Assembly, Given, MemberFound, assemble, inspect};
+use super::assembly::{Assembly, Given, JournalUse, MemberFound, assemble, check_new_journal, inspect, journal_of};
+use super::beside::{self, TuplesBeside};
 use super::device::{ArrayDevice, ArrayStatistics, BufferFaults, Front, Incident, MemberState, Shared, Slot};
 use super::error::{ArrayError, name_of};
 use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
@@ -10,7 +11,9 @@ use super::member::Member;
 use super::membership::{write_page, write_superblocks};
 use super::protection::Dix;
 use super::stripe_journal::{self, JournaledWrite, OpenJournal, Payload, StripeJournal};
-use super::superblock::{CHUNK_BYTES_MAX, INTENT_PAGES, Superblock, UNIT_BYTES};
+use super::superblock::{
+    CHUNK_BYTES_MAX, COPIES, INTENT_PAGES, JOURNAL_NUMBERS, JOURNAL_OFFSET, Superblock, UNIT_BYTES,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_env::{Env, Mutex};
@@ -27,6 +30,17 @@ pub(super) const DATA_OFFSETS: [u64; 2] = [128 << 10, 1 << 20];
 /// Members from this size on have the larger offset, in bytes.
 const LARGE_MEMBER_BYTES: u64 = 1 << 30;
 
+/// Who keeps the protection information of an array's members.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ProtectionPlace {
+    /// The members do, if they can.
+    #[default]
+    Members,
+    /// Plain devices: tuples of type 1 with CRC guards lie beside the data of each member, and take a part in 65 of it with
+    /// sectors of 512 bytes, in 513 with sectors of 4096. Such an array has a journal of stripes.
+    Beside,
+}
+
 /// What an array is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArrayParameters {
@@ -40,8 +54,10 @@ pub struct ArrayParameters {
     /// Treatment of the members' protection information.
     pub dix: Dix,
     /// Place of the journal of stripes; `None` keeps that of an existing array, and is [`StripeJournal::None`] for a new one.
-    /// Levels without parity have no journal.
+    /// Levels without parity have one only where tuples lie beside the data.
     pub journal: Option<StripeJournal>,
+    /// Who keeps protection information; `None` keeps what an existing array has, and is [`ProtectionPlace::Members`] for a new one.
+    pub protection: Option<ProtectionPlace>,
 }
 
 /// What opening may do.
@@ -82,6 +98,8 @@ pub struct ArrayStatus {
     pub region_bytes: u64,
     /// Format of the members' protection information.
     pub protection: Option<ProtectionFormat>,
+    /// Who keeps it.
+    pub protection_place: ProtectionPlace,
     /// Place of the journal of stripes.
     pub journal: StripeJournal,
     /// State of each member, by slot, with the name of its device where that is there.
@@ -117,7 +135,7 @@ impl Default for ArrayOpening {
 /// Any thread may use it. Memory: buffers of the requests in flight, and some bytes for each marked region.
 #[derive(Clone)]
 pub struct Array {
-    front: Arc<Front>,
+    pub(super) front: Arc<Front>,
 }
 
 fn unsuitable(device: &Device, expected: impl Into<String>, found: impl Into<String>) -> ArrayError {
@@ -153,6 +171,53 @@ fn check_protection(device: &Device, expected: Option<ProtectionFormat>) -> Resu
         }
     };
     if found == expected { Ok(()) } else { Err(unsuitable(device, text(expected), text(found))) }
+}
+
+/// A device as a member: with tuples beside its data, if the array has them there.
+fn member_device(env: &Env, device: &Device, superblock: &Superblock) -> Device {
+    match superblock.tuple_layout() {
+        Some(layout) => TuplesBeside::device(env, device, layout),
+        None => device.clone(),
+    }
+}
+
+/// Writes both copies of the superblock of a journal's device, with blank areas behind them, one copy durable before the other.
+fn write_journal_superblock(
+    env: &Env,
+    device: &Device,
+    superblock: &Superblock,
+    context: &IoContext,
+) -> Result<(), MediaError> {
+    if !superblock.is_made || superblock.generation > 1 {
+        stripe_journal::blank(env, superblock, device, context)?;
+    }
+    let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+    let bytes = AlignedBuffer::copy_of(&superblock.for_slot(superblock.geometry.members).encode(), alignment);
+    for offset_bytes in COPIES {
+        device.block.write_at(offset_bytes, &bytes, context)?;
+        SyncOrder::shared(env, device.block.clone()).sync(context)?;
+    }
+    Ok(())
+}
+
+/// Bytes that are overwritten at once.
+const BLANKED_BYTES: u64 = 8 << 20;
+
+/// Makes a device read as zeros from an offset on: discards, or writes zeros where it cannot.
+fn blank(device: &Device, from_bytes: u64, context: &IoContext) -> Result<(), MediaError> {
+    let end_bytes = device.block.geometry().capacity_bytes;
+    if device.block.capabilities().discard {
+        return device.block.discard_at(from_bytes, end_bytes - from_bytes.min(end_bytes), context);
+    }
+    let alignment = device.block.capabilities().buffer_alignment_bytes as usize;
+    let zeros = AlignedBuffer::new(BLANKED_BYTES as usize, alignment);
+    let mut at = from_bytes;
+    while at < end_bytes {
+        let length = (end_bytes - at).min(BLANKED_BYTES);
+        device.block.write_at(at, &zeros[..length as usize], context)?;
+        at += length;
+    }
+    Ok(())
 }
 
 /// Sizes and properties of an array of these members.
@@ -191,8 +256,27 @@ fn describe(superblock: &Superblock, dix: Dix, members: &[&Device]) -> (Geometry
     (sizes, capabilities)
 }
 
+/// Refuses devices that cannot hold a journal. Returns the bytes of an area on it: `area_bytes`, or less if it is small.
+fn check_journal_device(device: &Device, shape: &ArrayGeometry, area_bytes: u64) -> Result<u64, ArrayError> {
+    check_member(device)?;
+    let capacity_bytes = device.block.geometry().capacity_bytes;
+    let area_bytes_max = capacity_bytes.saturating_sub(JOURNAL_OFFSET) / 2 / UNIT_BYTES * UNIT_BYTES;
+    let least = stripe_journal::area_bytes(shape, 0);
+    match area_bytes_max < least {
+        true => {
+            let expected = format!("{} bytes or more for a journal of stripes", stripe_journal::device_bytes(least));
+            Err(unsuitable(device, expected, format!("{capacity_bytes} bytes")))
+        }
+        false => Ok(area_bytes.min(area_bytes_max)),
+    }
+}
+
 /// The superblock of a new array of members of `member_bytes`, in slot 0.
-fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superblock, ArrayError> {
+fn layout(
+    parameters: &ArrayParameters,
+    members: &[&Device],
+    journal_device: Option<&Device>,
+) -> Result<Superblock, ArrayError> {
     let chunk_bytes = parameters.chunk_bytes.unwrap_or(DEFAULT_CHUNK_BYTES);
     let first = members.first().map_or(0, |member| member.block.geometry().capacity_bytes);
     for member in members {
@@ -207,29 +291,51 @@ fn layout(parameters: &ArrayParameters, members: &[&Device]) -> Result<Superbloc
         return Err(ArrayError::Chunk { expected, found: chunk_bytes });
     }
     let shape = ArrayGeometry { level: parameters.level, members: members.len(), chunk_bytes, stripes: 0 };
-    let has_journal = parameters.journal == Some(StripeJournal::Members) && parameters.level.parity_columns() > 0;
-    let journal_area_bytes = if has_journal { stripe_journal::area_bytes(&shape, first) } else { 0 };
-    let data_offset = DATA_OFFSETS[usize::from(first >= LARGE_MEMBER_BYTES)].saturating_add(2 * journal_area_bytes);
-    let stripes = first.saturating_sub(data_offset) / chunk_bytes;
+    let is_beside = parameters.protection == Some(ProtectionPlace::Beside);
+    if is_beside && parameters.journal == Some(StripeJournal::None) {
+        return Err(ArrayError::NeedsJournal { array: parameters.name.clone() });
+    }
+    let wants_journal = !matches!(parameters.journal, None | Some(StripeJournal::None));
+    let has_journal = wants_journal && parameters.level.parity_columns() > 0 || is_beside;
+    let mut journal_area_bytes = if has_journal { stripe_journal::area_bytes(&shape, first) } else { 0 };
+    let mut data_offset = DATA_OFFSETS[usize::from(first >= LARGE_MEMBER_BYTES)];
+    match journal_device {
+        Some(device) if !has_journal => {
+            return Err(unsuitable(
+                device,
+                "a level with parity, or tuples beside the data",
+                parameters.level.to_string(),
+            ));
+        }
+        Some(device) => journal_area_bytes = check_journal_device(device, &shape, journal_area_bytes)?,
+        None => data_offset = data_offset.saturating_add(2 * journal_area_bytes),
+    }
     let sector_bytes = members.iter().map(|member| member.block.geometry().sector_bytes).max().unwrap_or(512).max(512);
-    let protection = members.first().and_then(|member| member.block.capabilities().protection);
-    members.iter().try_for_each(|member| check_protection(member, protection))?;
-    let geometry = ArrayGeometry { stripes, ..shape };
-    let superblock = Superblock {
+    let kept = match is_beside {
+        true => None,
+        false => members.first().and_then(|member| member.block.capabilities().protection),
+    };
+    members.iter().try_for_each(|member| check_protection(member, kept))?;
+    let mut superblock = Superblock {
         identity: [0; 16],
         generation: 0,
         in_use: u64::MAX >> (MEMBERS_MAX - members.len()),
         rebuilding: 0,
         member_bytes: first,
         data_offset,
-        region_stripes: region_stripes(stripes, chunk_bytes),
+        region_stripes: 0,
         slot: 0,
         sector_bytes,
-        protection,
+        protection: if is_beside { Some(beside::format(sector_bytes)) } else { kept },
+        is_beside,
         journal_area_bytes,
+        journal_device: journal_device.map(|_| 0),
         is_made: false,
-        geometry,
+        geometry: shape,
     };
+    let usable_bytes = superblock.tuple_layout().map_or(first, |layout| layout.usable_bytes());
+    superblock.geometry.stripes = usable_bytes.saturating_sub(data_offset) / chunk_bytes;
+    superblock.region_stripes = region_stripes(superblock.geometry.stripes, chunk_bytes);
     superblock.check().map_err(|flaw| match members.first() {
         Some(member) => unsuitable(member, format!("{} ({})", flaw.expected, flaw.what), flaw.found),
         None => ArrayError::damaged(&parameters.name, flaw),
@@ -250,11 +356,12 @@ struct ReplayedJournal {
 ///
 /// # Errors
 /// Errors of the devices; a journal that is damaged on every member; [`ArrayError::Unsynced`] if members are missing, the
-/// journal has records, and the array is opened for reading only.
+/// journal has records, and the array is opened for reading only; [`ArrayError::Unreplayed`] so too if tuples lie beside the data.
 fn replay(
     env: &Env,
     superblock: &Superblock,
     devices: &[Option<&Device>],
+    journal_device: Option<&Device>,
     is_read_only: bool,
     context: &IoContext,
 ) -> Result<ReplayedJournal, ArrayError> {
@@ -271,11 +378,23 @@ fn replay(
             _ => Ok(()),
         }
     };
-    let recovered = stripe_journal::recover(env, superblock, &members, context)?;
+    let recovered = match journal_device {
+        None => stripe_journal::recover(env, superblock, &members, context)?,
+        Some(device) => stripe_journal::recover(env, superblock, &[(devices.len(), device)], context)?,
+    };
     for (slot, error) in recovered.unreadable {
-        fail(slot, error)?;
+        match slot < devices.len() {
+            true => fail(slot, error)?,
+            // The journal's own device: what it holds may be needed.
+            false => return Err(error.into()),
+        }
     }
     if is_read_only {
+        if superblock.is_beside && !recovered.payloads.is_empty() {
+            // Tuples beside data may not fit them, and redundancy may not either.
+            let (array, records) = (name_of(&superblock.identity), recovered.payloads.len());
+            return Err(ArrayError::Unreplayed { array, records });
+        }
         if missing > 0 && !recovered.payloads.is_empty() {
             let regions = recovered.payloads.len();
             let region_bytes = geometry.stripe_bytes();
@@ -338,6 +457,24 @@ impl Array {
         parameters: &ArrayParameters,
         opening: &ArrayOpening,
     ) -> Result<(Device, Array), ArrayError> {
+        Array::open_with_journal(env, members, None, parameters, opening)
+    }
+
+    /// Opens or makes an array whose journal of stripes lies on a device of its own, with [`StripeJournal::Device`]. Without such
+    /// a device it is [`Array::open`].
+    ///
+    /// A blank device takes the place of a journal that is lost if [`ArrayOpening::accepts_unsynced`]: all redundancy is then resynced, and
+    /// what was being written may be wrong.
+    ///
+    /// # Errors
+    /// As [`Array::open`]; [`ArrayError::OtherJournal`], [`ArrayError::NeedsJournalDevice`].
+    pub fn open_with_journal(
+        env: &Env,
+        members: &[Option<Device>],
+        journal_device: Option<&Device>,
+        parameters: &ArrayParameters,
+        opening: &ArrayOpening,
+    ) -> Result<(Device, Array), ArrayError> {
         let level = parameters.level;
         if !(level.members_min()..=MEMBERS_MAX).contains(&members.len()) {
             let expected = format!("{} to {MEMBERS_MAX}", level.members_min());
@@ -349,16 +486,43 @@ impl Array {
             .iter()
             .map(|member| member.as_ref().map(|device| inspect(device, &context)).transpose())
             .collect::<Result<Vec<Option<Given>>, MediaError>>()?;
+        let journal_found = journal_device.map(|device| inspect(device, &context)).transpose()?;
         match assemble(&given, parameters, opening)? {
-            Assembly::Create => Array::make(env, members, &given, parameters, opening, &context),
+            Assembly::Create => {
+                if let (Some(found), false) = (&journal_found, opening.format) {
+                    check_new_journal(found, &given)?;
+                }
+                Array::make(env, members, journal_device, &given, parameters, opening, &context)
+            }
             Assembly::Open { mut superblock, places, mut needs_record } => {
-                let devices: Vec<Option<&Device>> =
+                let is_new = match journal_of(journal_found.as_ref(), &superblock, opening)? {
+                    JournalUse::Known => false,
+                    JournalUse::New => true,
+                };
+                if let (true, Some(number), Some(device)) = (is_new, superblock.journal_device, journal_device) {
+                    let area_bytes = superblock.journal_area_bytes;
+                    superblock.journal_area_bytes = check_journal_device(device, &superblock.geometry, area_bytes)?;
+                    superblock.journal_device = Some((number + 1) % JOURNAL_NUMBERS);
+                    superblock.generation += 1;
+                    needs_record = true;
+                    write_journal_superblock(env, device, &superblock, &context)?;
+                }
+                let given: Vec<Option<&Device>> =
                     places.iter().map(|place| place.and_then(|place| members[place].as_ref())).collect();
-                devices.iter().flatten().try_for_each(|device| check_protection(device, superblock.protection))?;
-                let pages = Array::read_intents(&superblock, &devices, &context)?;
+                given.iter().flatten().try_for_each(|device| check_protection(device, superblock.kept_protection()))?;
+                let devices: Vec<Option<Device>> = given
+                    .into_iter()
+                    .map(|device| device.map(|device| member_device(env, device, &superblock)))
+                    .collect();
+                let devices: Vec<Option<&Device>> = devices.iter().map(Option::as_ref).collect();
+                let mut pages = Array::read_intents(&superblock, &devices, &context)?;
+                if is_new && superblock.geometry.level != RaidLevel::Raid0 {
+                    // What was being written is not known.
+                    pages.marked.extend(0..superblock.regions());
+                }
                 let mut times = 0;
                 if superblock.has_journal() {
-                    let replayed = replay(env, &superblock, &devices, opening.is_read_only, &context)?;
+                    let replayed = replay(env, &superblock, &devices, journal_device, opening.is_read_only, &context)?;
                     times = replayed.times;
                     if !replayed.failed.is_empty() {
                         superblock.leave_out(&replayed.failed);
@@ -377,7 +541,8 @@ impl Array {
                         region_bytes: superblock.region_stripes.saturating_mul(superblock.geometry.stripe_bytes()),
                     });
                 }
-                let journal = superblock.has_journal().then(|| OpenJournal::new(env, &superblock, times));
+                let journal =
+                    superblock.has_journal().then(|| OpenJournal::new(env, &superblock, times, journal_device));
                 let how = (needs_record, opening.is_read_only);
                 Array::start(env, &devices, parameters, (superblock, journal), pages, how)
             }
@@ -388,13 +553,14 @@ impl Array {
     fn make(
         env: &Env,
         members: &[Option<Device>],
+        journal_device: Option<&Device>,
         given: &[Option<Given>],
         parameters: &ArrayParameters,
         opening: &ArrayOpening,
         context: &IoContext,
     ) -> Result<(Device, Array), ArrayError> {
         let devices: Vec<&Device> = members.iter().flatten().collect();
-        let mut superblock = layout(parameters, &devices)?;
+        let mut superblock = layout(parameters, &devices, journal_device)?;
         // Another identity than those that are there, in a simulation too.
         let before: Vec<String> = given
             .iter()
@@ -408,12 +574,20 @@ impl Array {
         env.random(&stream).fill_bytes(&mut superblock.identity);
         let has_redundancy = parameters.level != RaidLevel::Raid0;
         let is_blank = given.iter().flatten().all(|given| matches!(given.found, MemberFound::Blank)) && !opening.format;
-        let regions = if has_redundancy && !is_blank { superblock.regions() } else { 0 };
+        let is_resynced = has_redundancy && !is_blank && !superblock.is_beside;
+        let regions = if is_resynced { superblock.regions() } else { 0 };
         let page = IntentPage { update: 2, marked: (0..regions).collect() };
         if !opening.is_read_only {
+            if let Some(device) = journal_device {
+                write_journal_superblock(env, device, &superblock, context)?;
+            }
             let handles: Vec<Option<Arc<Member>>> =
                 devices.iter().map(|device| Some(Member::new(env, device))).collect();
             let mut failed = write_superblocks(env, &handles, &superblock, context);
+            if superblock.is_beside && !is_blank && failed.is_empty() {
+                // Whatever tuples are there fit nothing.
+                devices.iter().try_for_each(|device| blank(device, superblock.data_offset, context))?;
+            }
             for update in [1, 2] {
                 if failed.is_empty() {
                     let page = IntentPage { update, ..page.clone() };
@@ -421,6 +595,9 @@ impl Array {
                 }
             }
             (superblock.generation, superblock.is_made) = (1, true);
+            if let (Some(device), true) = (journal_device, failed.is_empty()) {
+                write_journal_superblock(env, device, &superblock, context)?;
+            }
             if failed.is_empty() {
                 failed = write_superblocks(env, &handles, &superblock, context);
             }
@@ -430,8 +607,9 @@ impl Array {
             }
         }
         (superblock.generation, superblock.is_made) = (1, true);
-        let devices: Vec<Option<&Device>> = devices.into_iter().map(Some).collect();
-        let journal = superblock.has_journal().then(|| OpenJournal::new(env, &superblock, 0));
+        let devices: Vec<Device> = devices.into_iter().map(|device| member_device(env, device, &superblock)).collect();
+        let devices: Vec<Option<&Device>> = devices.iter().map(Some).collect();
+        let journal = superblock.has_journal().then(|| OpenJournal::new(env, &superblock, 0, journal_device));
         Array::start(env, &devices, parameters, (superblock, journal), page, (false, opening.is_read_only))
     }
 
@@ -520,11 +698,11 @@ impl Array {
     /// Identity, shape and state of the array.
     pub fn status(&self) -> ArrayStatus {
         let shared = &self.front.shared;
-        let (identity, protection, has_journal) = {
+        let (identity, protection, protection_place, journal) = {
             let record = shared.record.lock();
-            (name_of(&record.identity), record.protection, record.has_journal())
+            let place = if record.is_beside { ProtectionPlace::Beside } else { ProtectionPlace::Members };
+            (name_of(&record.identity), record.protection, place, StripeJournal::of(&record))
         };
-        let journal = if has_journal { StripeJournal::Members } else { StripeJournal::None };
         let due_regions = shared.intents.lock().due().count() as u64;
         let generation = shared.state.lock().generation;
         let geometry = &shared.geometry;
@@ -538,6 +716,7 @@ impl Array {
             due_regions,
             region_bytes: shared.region_stripes.saturating_mul(geometry.stripe_bytes()),
             protection,
+            protection_place,
             journal,
             members: self.members(),
         }
@@ -611,17 +790,15 @@ impl Array {
         if !shared.lost_slots().contains(&slot) {
             return Err(shared.no_such_slot(slot).into());
         }
-        let (expected_bytes, protection) = {
-            let record = shared.record.lock();
-            (record.member_bytes, record.protection)
-        };
-        check_protection(device, protection)?;
+        let record = shared.record.lock().clone();
+        let expected_bytes = record.member_bytes;
+        check_protection(device, record.kept_protection())?;
         let found_bytes = device.block.geometry().capacity_bytes;
         if found_bytes < expected_bytes {
             let device = device.block.name().to_owned();
             return Err(ArrayError::OtherSize { device, expected_bytes, found_bytes });
         }
-        shared.join(slot, Member::new(&shared.env, device))?;
+        shared.join(slot, Member::new(&shared.env, &member_device(&shared.env, device, &record)))?;
         Ok(())
     }
 

@@ -82,13 +82,13 @@ fn add_product(target: &mut [u8], source: &[u8], factor: u8) {
 }
 
 /// Computes P of the columns, which are as long as `p`.
-pub(super) fn compute_p<'a>(columns: impl Iterator<Item = &'a [u8]>, p: &mut [u8]) {
+pub fn compute_p<'a>(columns: impl Iterator<Item = &'a [u8]>, p: &mut [u8]) {
     p.fill(0);
     columns.for_each(|column| add(p, column));
 }
 
 /// Computes Q of the columns, which are as long as `q`. One doubling for each column (Horner's rule).
-pub(super) fn compute_q<'a>(columns: impl DoubleEndedIterator<Item = &'a [u8]>, q: &mut [u8]) {
+pub fn compute_q<'a>(columns: impl DoubleEndedIterator<Item = &'a [u8]>, q: &mut [u8]) {
     q.fill(0);
     columns.rev().for_each(|column| combine(q, column, |q, column| double_word(q) ^ column));
 }

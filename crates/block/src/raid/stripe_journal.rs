@@ -4,8 +4,8 @@
 //! cut what is in the journal is written again, so the redundancy of every stripe fits its data. A log of parity alone
 //! would not give this for data on their way to a member that is lost. (The design is that of MD's `raid5-cache`.)
 //!
-//! The journal lies on members, one more than may be lost, each with all of it, in two areas before the data. It is a
-//! [`crate::journal`] of the layer `RAID`: a generation begins with a checkpoint, which says how often the journal was
+//! The journal lies on members, one more than may be lost, each with all of it, in two areas before the data; or once, on a device of
+//! its own, whose loss stops the array. It is a [`crate::journal`] of the layer `RAID`: a generation begins with a checkpoint, which says how often the journal was
 //! begun, and has a change for each round of writes. A generation ends when its area is full or the array is closed: then no write
 //! is under way, and all members are synced. Of journals that differ the one counts that was begun last, and of those the one with the
 //! fewest records, because the array writes a record in place only after all replicas have it. Opening begins a new generation
@@ -25,7 +25,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | stripe |
-//! | 8 | 4 | column: data from 0, 64 P, 65 Q |
+//! | 8 | 4 | column: data or copies from 0, 64 P, 65 Q |
 //! | 12 | 4 | 0 data follow, 1 discard |
 //! | 16 | 4 | first byte in the chunk |
 //! | 20 | 4 | bytes |
@@ -35,7 +35,7 @@
 
 use super::error::ArrayError;
 use super::geometry::{ArrayGeometry, Column, RaidLevel};
-use super::superblock::{Flaw, Superblock, UNIT_BYTES};
+use super::superblock::{Flaw, JOURNAL_OFFSET, Superblock, UNIT_BYTES};
 use crate::journal::{self, Areas, Journal, JournalError, Owner, Replayed};
 use crate::wire::{u32_at, u64_at};
 use std::sync::Arc;
@@ -67,6 +67,19 @@ pub enum StripeJournal {
     None,
     /// On the members. After a power cut each sector is old or new. Some members write the data of each update twice more.
     Members,
+    /// On a device of its own. After a power cut each sector is old or new. If that device is lost, the array stops, and what was being
+    /// written may be wrong.
+    Device,
+}
+
+impl StripeJournal {
+    pub(super) fn of(superblock: &Superblock) -> StripeJournal {
+        match (superblock.has_journal(), superblock.journal_device) {
+            (false, _) => StripeJournal::None,
+            (true, None) => StripeJournal::Members,
+            (true, Some(_)) => StripeJournal::Device,
+        }
+    }
 }
 
 /// Bytes of each of the two areas of a journal.
@@ -161,6 +174,9 @@ pub(super) fn decode<'a>(bytes: &'a [u8], superblock: &Superblock) -> Result<Pay
         let column = match column {
             PARITY_COLUMN if parity > 0 => Column::P,
             place if place == PARITY_COLUMN + 1 && parity > 1 => Column::Q,
+            place if geometry.level == RaidLevel::Raid1 && (place as usize) < geometry.members => {
+                Column::Copy(place as usize)
+            }
             place if (place as usize) < geometry.data_columns() => Column::Data(place as usize),
             other => return Err(flaw("column", "one of a stripe", other)),
         };
@@ -221,6 +237,8 @@ pub(super) struct OpenJournal {
     quiet: Condvar,
     /// Superblock of the array: identity and offsets.
     superblock: Superblock,
+    /// The journal's own device, if it has one.
+    own: Option<Ground>,
 }
 
 /// A record that is in the journal, until its writes are done.
@@ -251,7 +269,10 @@ pub(super) struct Surroundings<'a> {
 
 fn areas(superblock: &Superblock, device: &Device, order: &Arc<SyncOrder>) -> Areas {
     let area_bytes = superblock.journal_area_bytes;
-    let first = superblock.data_offset - 2 * area_bytes;
+    let first = match superblock.journal_device {
+        None => superblock.data_offset - 2 * area_bytes,
+        Some(_) => JOURNAL_OFFSET,
+    };
     let physical = u64::from(device.block.geometry().physical_sector_bytes);
     Areas {
         device: device.clone(),
@@ -264,7 +285,28 @@ fn areas(superblock: &Superblock, device: &Device, order: &Arc<SyncOrder>) -> Ar
 }
 
 fn owner(superblock: &Superblock) -> Owner {
-    Owner { layer: LAYER, identity: superblock.identity }
+    let mut identity = superblock.identity;
+    // Records of a device that was replaced are not those of the array.
+    if let Some(number) = superblock.journal_device {
+        identity.iter_mut().zip((number + 1).to_le_bytes()).for_each(|(byte, number)| *byte ^= number);
+    }
+    Owner { layer: LAYER, identity }
+}
+
+/// Bytes that a device of its own must have for areas of this size.
+pub(super) fn device_bytes(area_bytes: u64) -> u64 {
+    area_bytes.saturating_mul(2).saturating_add(JOURNAL_OFFSET)
+}
+
+/// Overwrites the areas of a journal's device.
+pub(super) fn blank(
+    env: &Env,
+    superblock: &Superblock,
+    device: &Device,
+    context: &IoContext,
+) -> Result<(), MediaError> {
+    let order = SyncOrder::shared(env, device.block.clone());
+    blank_areas(&areas(superblock, device, &order), context)
 }
 
 /// Overwrites both areas.
@@ -349,13 +391,21 @@ pub(super) fn recover(
 
 impl OpenJournal {
     /// The journal of an array whose journals hold nothing that is not in place.
-    pub(super) fn new(env: &Env, superblock: &Superblock, times: u64) -> OpenJournal {
+    pub(super) fn new(env: &Env, superblock: &Superblock, times: u64, own: Option<&Device>) -> OpenJournal {
         let state = State { replicas: Vec::new(), times, in_flight: 0, must_begin: true };
         OpenJournal {
             state: Mutex::new(env, "journal of stripes", state),
             quiet: Condvar::new(env, "journal of stripes"),
             superblock: superblock.clone(),
+            own: own.map(|device| {
+                (superblock.geometry.members, device.clone(), SyncOrder::shared(env, device.block.clone()))
+            }),
         }
+    }
+
+    /// The journal's own device, if it has one.
+    pub(super) fn own(&self) -> Option<&Ground> {
+        self.own.as_ref()
     }
 
     /// Begins a generation once no write is under way: before an opened array serves, and before a rebuilt member is in use.
@@ -508,7 +558,9 @@ fn example() -> Superblock {
         slot: 0,
         sector_bytes: 512,
         protection: Some(ProtectionFormat { protection_type, guard, interval_bytes: 512 }),
+        is_beside: false,
         journal_area_bytes: 256 << 10,
+        journal_device: None,
         is_made: true,
         geometry,
     }

@@ -6,28 +6,29 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `VARVERAI` |
-//! | 8 | 4 | version: 1, or 2 with a journal of stripes |
+//! | 8 | 4 | version: 1; 2 with a journal of stripes on the members; 3 with one on a device of its own |
 //! | 12 | 4 | level: 0, 1, 4, 5 or 6 |
 //! | 16 | 16 | identity of the array |
 //! | 32 | 8 | generation: grows with each change of the members in use |
 //! | 40 | 8 | members in use, a bit for each slot, the lowest first |
 //! | 48 | 8 | members in use that are being rebuilt |
 //! | 56 | 8 | bytes of a chunk |
-//! | 64 | 8 | bytes that each member has at least |
+//! | 64 | 8 | bytes that each member has at least, blocks of tuples included |
 //! | 72 | 8 | offset of the data on each member |
 //! | 80 | 8 | stripes |
 //! | 88 | 8 | stripes to a region of the intent map |
 //! | 96 | 4 | members |
-//! | 100 | 4 | slot of this member |
+//! | 100 | 4 | slot of this member; on a journal's device the number of members |
 //! | 104 | 4 | bytes of a sector of the array |
-//! | 108 | 4 | protection information of the members: type (0 none, 1 to 3), guard (0 CRC, 1 Internet checksum), binary logarithm of the bytes of an interval, 0 |
+//! | 108 | 4 | protection information of the members: type (0 none, 1 to 3), guard (0 CRC, 1 Internet checksum), binary logarithm of the bytes of an interval, place of the tuples (0 kept by the members, 1 beside the data, [`super::beside`]) |
 //! | 112 | 4 | state: 1 being made, 2 made |
-//! | 116 | 8 | bytes of each area of the journal of stripes; version 1 does not have this field |
+//! | 116 | 8 | bytes of each area of the journal of stripes, a multiple of 4096; in version 3 plus 1, plus twice the number of the journal's device: how often it was replaced, modulo 2048; version 1 does not have this field |
 //! | 124 | 4 | crc32c of all before it; at 116 in version 1, and here in every later one |
 //! | 128 | | zero up to 4096, from 120 on in version 1 |
 //!
-//! The two areas of the journal end where the data begin ([`super::stripe_journal`]).
+//! The two areas of the journal end where the data begin, or begin at [`JOURNAL_OFFSET`] of its device ([`super::stripe_journal`]).
 
+use super::beside::{self, TupleLayout};
 use super::geometry::{ArrayGeometry, MEMBERS_MAX, RaidLevel};
 use super::intent::REGIONS_MAX;
 use crate::wire::{u32_at, u64_at};
@@ -46,9 +47,15 @@ pub(super) const DATA_OFFSET_MIN: u64 = 4 * UNIT_BYTES;
 /// Largest chunk, in bytes.
 pub(super) const CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-/// The newest version. Version 1 has no journal of stripes, and is written where there is none.
-pub(super) const VERSION: u32 = 2;
-/// Bytes before the checksum, of versions 1 and 2.
+/// The newest version. Each is written where an earlier one does not suffice.
+pub(super) const VERSION: u32 = 3;
+/// Version of a journal of stripes on the members.
+const VERSION_MEMBERS: u32 = 2;
+/// Offset of the areas of a journal on its own device, in bytes: where a store on it would have its second superblock is nothing.
+pub(super) const JOURNAL_OFFSET: u64 = 128 << 10;
+/// Devices of a journal are numbered modulo this.
+pub(super) const JOURNAL_NUMBERS: u64 = 2048;
+/// Bytes before the checksum, of version 1 and of later ones.
 const CHECKED_BYTES: [usize; 2] = [116, 124];
 /// Binary logarithms of valid intervals (512 to 4096 bytes).
 const INTERVAL_LOGARITHMS: std::ops::RangeInclusive<u8> = 9..=12;
@@ -69,8 +76,12 @@ pub(super) struct Superblock {
     pub(super) sector_bytes: u32,
     /// Format of the protection information of every member.
     pub(super) protection: Option<ProtectionFormat>,
+    /// Members keep no protection information themselves: it lies beside their data.
+    pub(super) is_beside: bool,
     /// Bytes of each area of the journal of stripes; 0 without one.
     pub(super) journal_area_bytes: u64,
+    /// Number of the journal's device; `None` where it lies on the members, or where there is none.
+    pub(super) journal_device: Option<u64>,
     /// Every member has a superblock of this array.
     pub(super) is_made: bool,
 }
@@ -106,21 +117,21 @@ fn checked_bytes(version: u32) -> usize {
     CHECKED_BYTES[usize::from(version != 1)]
 }
 
-fn encode_protection(format: Option<ProtectionFormat>) -> u32 {
+fn encode_protection(format: Option<ProtectionFormat>, is_beside: bool) -> u32 {
     let Some(ProtectionFormat { protection_type, guard, interval_bytes }) = format else { return 0 };
     let guard = match guard {
         GuardKind::Crc => 0,
         GuardKind::IpChecksum => 1,
     };
-    u32::from_le_bytes([protection_type.number(), guard, interval_bytes.ilog2() as u8, 0])
+    u32::from_le_bytes([protection_type.number(), guard, interval_bytes.ilog2() as u8, u8::from(is_beside)])
 }
 
 /// # Errors
 /// A code that is not known here: the code.
-fn decode_protection(code: u32) -> Result<Option<ProtectionFormat>, u32> {
-    let [number, guard, logarithm, rest] = code.to_le_bytes();
+fn decode_protection(code: u32) -> Result<(Option<ProtectionFormat>, bool), u32> {
+    let [number, guard, logarithm, place] = code.to_le_bytes();
     if code == 0 {
-        return Ok(None);
+        return Ok((None, false));
     }
     let guard = match guard {
         0 => GuardKind::Crc,
@@ -128,8 +139,12 @@ fn decode_protection(code: u32) -> Result<Option<ProtectionFormat>, u32> {
         _ => return Err(code),
     };
     match ProtectionType::of_number(number.into()) {
-        Some(protection_type) if rest == 0 && INTERVAL_LOGARITHMS.contains(&logarithm) => {
-            Ok(Some(ProtectionFormat { protection_type, guard, interval_bytes: 1 << logarithm }))
+        Some(protection_type) if place <= 1 && INTERVAL_LOGARITHMS.contains(&logarithm) => {
+            let format = ProtectionFormat { protection_type, guard, interval_bytes: 1 << logarithm };
+            match place == 0 || format == beside::format(format.interval_bytes) {
+                true => Ok((Some(format), place == 1)),
+                false => Err(code),
+            }
         }
         _ => Err(code),
     }
@@ -140,7 +155,11 @@ impl Superblock {
         let geometry = &self.geometry;
         let mut bytes = Vec::with_capacity(UNIT_BYTES as usize);
         bytes.extend_from_slice(MAGIC);
-        let version = if self.journal_area_bytes > 0 { VERSION } else { 1 };
+        let version = match (self.journal_area_bytes, self.journal_device) {
+            (0, _) => 1,
+            (_, None) => VERSION_MEMBERS,
+            (_, Some(_)) => VERSION,
+        };
         bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&geometry.level.number().to_le_bytes());
         bytes.extend_from_slice(&self.identity);
@@ -157,13 +176,18 @@ impl Superblock {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
         let state = if self.is_made { 2 } else { 1 };
-        for field in
-            [geometry.members as u32, self.slot as u32, self.sector_bytes, encode_protection(self.protection), state]
-        {
+        for field in [
+            geometry.members as u32,
+            self.slot as u32,
+            self.sector_bytes,
+            encode_protection(self.protection, self.is_beside),
+            state,
+        ] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
         if self.journal_area_bytes > 0 {
-            bytes.extend_from_slice(&self.journal_area_bytes.to_le_bytes());
+            let place = self.journal_device.map_or(0, |number| 2 * (number % JOURNAL_NUMBERS) + 1);
+            bytes.extend_from_slice(&(self.journal_area_bytes + place).to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
@@ -198,7 +222,7 @@ impl Superblock {
         }
     }
 
-    fn checked(bytes: &[u8], protection: Option<ProtectionFormat>) -> Result<Superblock, Flaw> {
+    fn checked(bytes: &[u8], (protection, is_beside): (Option<ProtectionFormat>, bool)) -> Result<Superblock, Flaw> {
         let number = u32_at(bytes, 12);
         let level = RaidLevel::of_number(number).ok_or_else(|| flaw("level", "0, 1, 4, 5 or 6", number))?;
         let members = u32_at(bytes, 96) as usize;
@@ -208,6 +232,13 @@ impl Superblock {
         let geometry = ArrayGeometry { level, members, chunk_bytes: u64_at(bytes, 56), stripes: u64_at(bytes, 80) };
         let mut identity = [0; 16];
         identity.copy_from_slice(&bytes[16..32]);
+        let version = u32_at(bytes, 8);
+        let journal = if version == 1 { 0 } else { u64_at(bytes, 116) };
+        let (journal_area_bytes, journal_device) = match (version, journal % UNIT_BYTES) {
+            (VERSION, place) if place % 2 == 1 => (journal - place, Some(place / 2)),
+            (VERSION, place) => return Err(flaw("device of the journal", "a number", place)),
+            _ => (journal, None),
+        };
         let superblock = Superblock {
             identity,
             generation: u64_at(bytes, 32),
@@ -219,7 +250,9 @@ impl Superblock {
             slot: u32_at(bytes, 100) as usize,
             sector_bytes: u32_at(bytes, 104),
             protection,
-            journal_area_bytes: if u32_at(bytes, 8) == 1 { 0 } else { u64_at(bytes, 116) },
+            is_beside,
+            journal_area_bytes,
+            journal_device,
             is_made: match u32_at(bytes, 112) {
                 1 => false,
                 2 => true,
@@ -228,8 +261,8 @@ impl Superblock {
             geometry,
         };
         superblock.check()?;
-        if u32_at(bytes, 8) == VERSION && superblock.journal_area_bytes == 0 {
-            return Err(flaw("area of the journal", "some bytes in version 2", 0));
+        if version != 1 && superblock.journal_area_bytes == 0 {
+            return Err(flaw("area of the journal", "some bytes from version 2 on", 0));
         }
         match varve_media::is_zero(&bytes[checked_bytes(u32_at(bytes, 8)) + 4..]) {
             true => Ok(superblock),
@@ -256,15 +289,22 @@ impl Superblock {
         if self.data_offset < DATA_OFFSET_MIN || !self.data_offset.is_multiple_of(UNIT_BYTES) {
             return Err(flaw("data offset", format!("a multiple of 4096 from {DATA_OFFSET_MIN} on"), self.data_offset));
         }
-        let journal = self.journal_area_bytes.checked_mul(2);
+        let journal = match self.journal_device {
+            None => self.journal_area_bytes.checked_mul(2),
+            Some(_) => Some(0),
+        };
         let is_before_data = journal.is_some_and(|bytes| bytes <= self.data_offset - DATA_OFFSET_MIN);
         if !self.journal_area_bytes.is_multiple_of(UNIT_BYTES) || !is_before_data {
             let expected = format!("a multiple of 4096 bytes, twice before the data at {}", self.data_offset);
             return Err(flaw("area of the journal", expected, self.journal_area_bytes));
         }
         let end = stripes.checked_mul(chunk_bytes).and_then(|bytes| bytes.checked_add(self.data_offset));
-        if stripes == 0 || end.is_none_or(|end| end > self.member_bytes) {
-            return Err(flaw("stripes", format!("1 or more in {} bytes", self.member_bytes), stripes));
+        let usable_bytes = self.tuple_layout().map_or(self.member_bytes, |layout| layout.usable_bytes());
+        if stripes == 0 || end.is_none_or(|end| end > usable_bytes) {
+            return Err(flaw("stripes", format!("1 or more in {usable_bytes} bytes"), stripes));
+        }
+        if self.is_beside && self.journal_area_bytes == 0 {
+            return Err(flaw("area of the journal", "some bytes, as tuples lie beside the data", 0));
         }
         if stripes.checked_mul(members as u64 * chunk_bytes).is_none() {
             return Err(flaw("stripes", "less than 2^64 bytes together", stripes));
@@ -277,7 +317,7 @@ impl Superblock {
             let expected = format!("slots below {members}, those being rebuilt among those in use");
             return Err(flaw("members in use", expected, format!("{:#x}, {:#x}", self.in_use, self.rebuilding)));
         }
-        if self.slot >= members {
+        if self.slot > members || self.slot == members && self.journal_device.is_none() {
             return Err(flaw("slot", format!("below {members}"), self.slot));
         }
         Ok(())
@@ -286,6 +326,22 @@ impl Superblock {
     /// The same array as another member has it, whatever the slot.
     pub(super) fn for_slot(&self, slot: usize) -> Superblock {
         Superblock { slot, ..self.clone() }
+    }
+
+    /// Where tuples lie, if they lie beside the data.
+    pub(super) fn tuple_layout(&self) -> Option<TupleLayout> {
+        let interval_bytes = u64::from(self.protection.filter(|_| self.is_beside)?.interval_bytes);
+        Some(TupleLayout { data_offset: self.data_offset, interval_bytes, member_bytes: self.member_bytes })
+    }
+
+    /// Format of the protection information that the members keep themselves.
+    pub(super) fn kept_protection(&self) -> Option<ProtectionFormat> {
+        self.protection.filter(|_| !self.is_beside)
+    }
+
+    /// This is the superblock of a journal's device.
+    pub(super) fn is_of_journal(&self) -> bool {
+        self.slot == self.geometry.members
     }
 
     /// Has a journal of stripes.
@@ -352,7 +408,9 @@ pub(super) mod tests {
             slot: 3,
             sector_bytes: 512,
             protection: None,
+            is_beside: false,
             journal_area_bytes: 0,
+            journal_device: None,
             is_made: true,
         }
     }
@@ -372,6 +430,19 @@ pub(super) mod tests {
                 let superblock = Superblock { protection, ..superblock() };
                 assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
             }
+        }
+        let beside = Superblock {
+            protection: Some(beside::format(512)),
+            is_beside: true,
+            journal_area_bytes: 256 << 10,
+            member_bytes: 80 << 20,
+            ..superblock()
+        };
+        assert_eq!(Superblock::decode(&beside.encode()), Found::Superblock(beside));
+        for (number, slot) in [(0, 3), (7, 5), (JOURNAL_NUMBERS - 1, 5)] {
+            let journal_device = Some(number);
+            let superblock = Superblock { slot, journal_device, journal_area_bytes: 16 << 20, ..superblock() };
+            assert_eq!(Superblock::decode(&superblock.encode()), Found::Superblock(superblock));
         }
         assert_eq!(Superblock::decode(&[0; UNIT_BYTES as usize]), Found::Blank);
         assert_eq!(Superblock::decode(&[7; UNIT_BYTES as usize]), Found::Foreign);
@@ -419,6 +490,17 @@ pub(super) mod tests {
             ("slot", Superblock { slot: 5, ..superblock() }),
             ("area of the journal", Superblock { journal_area_bytes: 512 << 10, ..superblock() }),
             ("area of the journal", Superblock { journal_area_bytes: 6000, ..superblock() }),
+            // The blocks of tuples have no place.
+            (
+                "stripes",
+                Superblock {
+                    protection: Some(beside::format(512)),
+                    is_beside: true,
+                    journal_area_bytes: 256 << 10,
+                    member_bytes: (1 << 20) + (1000 * 64 << 10),
+                    ..superblock()
+                },
+            ),
         ] {
             match Superblock::decode(&bad.encode()) {
                 Found::Damaged(flaw) => assert_eq!(flaw.what, what, "{flaw:?}"),
@@ -433,11 +515,23 @@ pub(super) mod tests {
             bytes[checked_bytes..checked_bytes + 4].copy_from_slice(&checksum);
             Superblock::decode(&bytes)
         };
-        assert_eq!(sealed(8, 3), Found::OtherVersion(3));
+        assert_eq!(sealed(8, 4), Found::OtherVersion(4));
         assert!(matches!(sealed(8, 2), Found::Damaged(_)), "version 2 without a journal");
-        for unknown in [1, 4 | 9 << 16, 1 | 2 << 8 | 9 << 16, 1 | 8 << 16, 1 | 13 << 16, 1 | 9 << 16 | 1 << 24] {
+        for unknown in [
+            1,
+            4 | 9 << 16,
+            1 | 2 << 8 | 9 << 16,
+            1 | 8 << 16,
+            1 | 13 << 16,
+            1 | 9 << 16 | 2 << 24,
+            2 | 9 << 16 | 1 << 24,
+        ] {
             assert_eq!(sealed(108, unknown), Found::OtherProtection(unknown));
         }
+        assert!(
+            matches!(sealed(108, 1 | 9 << 16 | 1 << 24), Found::Damaged(_)),
+            "tuples beside data without a journal"
+        );
         assert!(matches!(sealed(108, 1 | 12 << 16), Found::Damaged(_)), "an interval of several sectors");
         assert!(matches!(sealed(12, 3), Found::Damaged(_)) && matches!(sealed(112, 0), Found::Damaged(_)));
     }

@@ -6,6 +6,7 @@ use varve_env::{Env, Random, SimOptions};
 use varve_media::conformance::{BlockDeviceCheck, check_block_device};
 use varve_media::{BlockDeviceExt, Device, Emulated, IoContext, MediaError};
 
+mod beside;
 mod crash;
 mod faults;
 mod journal;
@@ -40,7 +41,8 @@ fn members(env: &Env, count: usize, data_bytes: u64) -> Vec<Device> {
 }
 
 fn parameters(level: RaidLevel) -> ArrayParameters {
-    ArrayParameters { name: "array".to_owned(), level, chunk_bytes: Some(CHUNK), dix: Dix::On, journal: None }
+    let (name, chunk_bytes) = ("array".to_owned(), Some(CHUNK));
+    ArrayParameters { name, level, chunk_bytes, dix: Dix::On, journal: None, protection: None }
 }
 
 fn all(members: &[Device]) -> Vec<Option<Device>> {

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Status};
 use crate::report::human_bytes;
 use serde_json::json;
 use varve::Spec;
-use varve::block::raid::{Array, ArrayStatus, Incident, MemberState, StripeJournal};
+use varve::block::raid::{Array, ArrayStatus, Incident, MemberState, ProtectionPlace, StripeJournal};
 use varve::media::{IoClass, IoContext};
 use varve::spec::ByteSize;
 use varve::stack::{StackBuilder, StackDevice};
@@ -157,10 +157,17 @@ fn show(arrays: &[(String, Array)], statuses: &[ArrayStatus], console: &mut Cons
         console.line(format!("  {} of data, chunks of {}", human_bytes(capacity), human_bytes(chunk)))?;
         let protection = match status.protection {
             None => "none".to_owned(),
-            Some(format) => format!("type {}, guard {}", format.protection_type.number(), format.guard.name()),
+            Some(format) => {
+                let place = if status.protection_place == ProtectionPlace::Beside { ", beside the data" } else { "" };
+                format!("type {}, guard {}{place}", format.protection_type.number(), format.guard.name())
+            }
         };
         console.line(format!("  protection information: {protection}"))?;
-        let journal = if status.journal == StripeJournal::Members { "on the members" } else { "none" };
+        let journal = match status.journal {
+            StripeJournal::None => "none",
+            StripeJournal::Members => "on the members",
+            StripeJournal::Device => "on a device of its own",
+        };
         console.line(format!("  journal of stripes: {journal}"))?;
         if status.due_regions > 0 {
             let region = human_bytes(ByteSize(status.region_bytes));
@@ -182,13 +189,19 @@ fn as_json(name: &str, status: &ArrayStatus) -> serde_json::Value {
         .map(|(slot, (device, state))| json!({"slot": slot, "device": device, "state": state_name(state)}))
         .collect();
     let protection = status.protection.map(
-        |format| json!({"protection_type": format.protection_type.number(), "guard": format.guard.name(), "interval_bytes": format.interval_bytes}),
+        |format| json!({"protection_type": format.protection_type.number(), "guard": format.guard.name(), "interval_bytes": format.interval_bytes,
+                        "beside": status.protection_place == ProtectionPlace::Beside}),
     );
+    let journal = match status.journal {
+        StripeJournal::None => "none",
+        StripeJournal::Members => "members",
+        StripeJournal::Device => "device",
+    };
     json!({
         "name": name, "level": status.level.number(), "whole": status.is_whole(), "identity": status.identity,
         "generation": status.generation, "capacity_bytes": status.capacity_bytes, "chunk_bytes": status.chunk_bytes,
         "stripes": status.stripes, "due_regions": status.due_regions, "region_bytes": status.region_bytes,
-        "protection": protection, "journal": status.journal == StripeJournal::Members, "members": members,
+        "protection": protection, "journal": journal, "members": members,
     })
 }
 

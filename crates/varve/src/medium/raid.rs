@@ -3,11 +3,14 @@
 use crate::description::DeviceDescription;
 use crate::error::Error;
 use crate::registry::{
-    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, members_of, small_number,
+    ArgumentDescription, KindDescription, MediumKind, OptionDescription, ValueForm, array_journal_of, members_of,
+    small_number,
 };
-use crate::spec::{ByteSize, Part, Spec, SpecErrorKind};
+use crate::spec::{ByteSize, Part, Spec, SpecErrorKind, Value};
 use crate::stack::{ArrayMembers, Base, BuiltDevice, Construction, build_base};
-use varve_block::raid::{Array, ArrayError, ArrayOpening, ArrayParameters, Dix, MEMBERS_MAX, RaidLevel, StripeJournal};
+use varve_block::raid::{
+    Array, ArrayError, ArrayOpening, ArrayParameters, Dix, MEMBERS_MAX, ProtectionPlace, RaidLevel, StripeJournal,
+};
 use varve_media::Device;
 
 const CHUNK: &str = "chunk";
@@ -17,6 +20,7 @@ const REPLACE: &str = "replace";
 const UNSYNCED: &str = "unsynced";
 const DIX: &str = "dix";
 const JOURNAL: &str = "journal";
+const PI: &str = "pi";
 
 /// Devices below all arrays of a spec, arrays of arrays included, at most.
 const DEVICES_MAX: usize = 256;
@@ -55,10 +59,17 @@ const OPTIONS: &[OptionDescription] = &[
     },
     OptionDescription {
         name: JOURNAL,
-        value: ValueForm::Choice(&["none", "members"]),
-        default: "none, or what the array was made with",
-        meaning: "where an array with parity keeps what it is writing, so that no power cut with members lost damages data: nowhere, or on \
-                  its members",
+        value: ValueForm::ChoiceOrSpec(&["none", "members"]),
+        default: "none (members with pi=beside), or what the array was made with",
+        meaning: "where an array with parity keeps what it is writing, so that no power cut with members lost damages data: nowhere, on \
+                  its members, or on a device of its own, as in journal=(dev:/dev/nvme0n1)",
+    },
+    OptionDescription {
+        name: PI,
+        value: ValueForm::Choice(&["members", "beside"]),
+        default: "members, or what the array was made with",
+        meaning: "who keeps protection information: the members, if they can, or the array, beside the data of plain members; with a \
+                  journal on the members",
     },
     OptionDescription {
         name: DIX,
@@ -203,12 +214,13 @@ fn build(construction: &Construction<'_>, part: &Part, level: RaidLevel) -> Resu
         Some("paper") => Dix::Paper,
         _ => Dix::On,
     };
-    let journal = part.text(JOURNAL)?.map(|text| match text {
-        "members" => StripeJournal::Members,
-        _ => StripeJournal::None,
+    let (journal, journal_device) = build_journal(construction, part)?;
+    let protection = part.text(PI)?.map(|text| match text {
+        "beside" => ProtectionPlace::Beside,
+        _ => ProtectionPlace::Members,
     });
-    let parameters =
-        ArrayParameters { name: part.to_string(), level, chunk_bytes: part.size_bytes(CHUNK)?, dix, journal };
+    let chunk_bytes = part.size_bytes(CHUNK)?;
+    let parameters = ArrayParameters { name: part.to_string(), level, chunk_bytes, dix, journal, protection };
     let opening = ArrayOpening {
         create: construction.create,
         format: construction.format || construction.describe,
@@ -216,11 +228,32 @@ fn build(construction: &Construction<'_>, part: &Part, level: RaidLevel) -> Resu
         accepts_unsynced: part.text(UNSYNCED)? == Some("accepted"),
         is_read_only: construction.describe || construction.read_only,
     };
-    let opened = Array::open(construction.env, &given, &parameters, &opening);
+    let of_journal = journal_device.as_ref().map(|built| &built.device);
+    let opened = Array::open_with_journal(construction.env, &given, of_journal, &parameters, &opening);
     let (device, array) = opened.map_err(|error| refusal(part, error))?;
     let description = describe(part, level, &device, &built);
+    built.extend(journal_device);
     let members = Some(ArrayMembers { array, built });
     Ok(Base::Devices(vec![BuiltDevice { device, description, members }]))
+}
+
+/// Place of the journal as a part says, with its device if it has one of its own.
+fn build_journal(
+    construction: &Construction<'_>,
+    part: &Part,
+) -> Result<(Option<StripeJournal>, Option<BuiltDevice>), Error> {
+    if let Some(spec) = array_journal_of(part) {
+        return match build_base(construction, spec)? {
+            Base::Devices(mut devices) if devices.len() == 1 => Ok((Some(StripeJournal::Device), devices.pop())),
+            Base::Devices(_) | Base::Directory(_) => Err(part.value_error(JOURNAL, "one device as the journal").into()),
+        };
+    }
+    match part.option(JOURNAL).map(|option| option.value()) {
+        None => Ok((None, None)),
+        Some(Some(Value::Text(word))) if word == b"members" => Ok((Some(StripeJournal::Members), None)),
+        Some(Some(Value::Text(word))) if word == b"none" => Ok((Some(StripeJournal::None), None)),
+        Some(_) => Err(part.value_error(JOURNAL, "none, members, or a device in parentheses").into()),
+    }
 }
 
 fn describe(part: &Part, level: RaidLevel, device: &Device, built: &[BuiltDevice]) -> DeviceDescription {
@@ -251,6 +284,9 @@ fn refusal(part: &Part, error: ArrayError) -> Error {
         ArrayError::Media(error) => Error::Media(error),
         ArrayError::NotThere { .. } => Error::missing(part.to_string()),
         ArrayError::Chunk { .. } => part.value_error(CHUNK, error.to_string()).into(),
+        ArrayError::NeedsJournal { .. } | ArrayError::NeedsJournalDevice { .. } => {
+            part.value_error(JOURNAL, error.to_string()).into()
+        }
         ArrayError::MemberCount { .. } | ArrayError::Unsuitable { .. } => {
             part.argument_error(SpecErrorKind::Combination, error.to_string()).into()
         }

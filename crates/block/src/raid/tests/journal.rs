@@ -16,6 +16,11 @@ fn journaled(level: RaidLevel) -> ArrayParameters {
     ArrayParameters { journal: Some(StripeJournal::Members), chunk_bytes, ..parameters(level) }
 }
 
+/// Tuples beside the data of plain members.
+fn beside(level: RaidLevel) -> ArrayParameters {
+    ArrayParameters { protection: Some(ProtectionPlace::Beside), ..journaled(level) }
+}
+
 fn open_journaled(env: &Env, level: RaidLevel, members: &[Option<Device>]) -> Result<(Device, Array), ArrayError> {
     Array::open(env, members, &journaled(level), &ArrayOpening::default())
 }
@@ -69,15 +74,30 @@ fn also_lost(level: RaidLevel, count: usize, before: &[usize], random: &mut Rand
     lost
 }
 
-fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usize, reached: &mut Reached) {
+fn cut_at_every_point(
+    seed: u64,
+    (parameters, count): (ArrayParameters, usize),
+    steps: usize,
+    space_bytes: u64,
+    reached: &mut Reached,
+) {
+    let level = parameters.level;
     let of = in_simulation(seed, move |env| {
-        let bare = match seed % 2 {
-            0 => members_with_journal(env, count),
-            _ => protected(env, count, space_bytes(count), TYPE_1).devices,
+        let is_beside = parameters.protection == Some(ProtectionPlace::Beside);
+        let has_own = parameters.journal == Some(StripeJournal::Device);
+        let open_journaled = |env: &Env, devices: &[Device], lost: &[usize]| {
+            let (members, journal) = (without(&devices[..count], lost), devices.get(count));
+            Array::open_with_journal(env, &members, journal, &parameters, &ArrayOpening::default())
         };
+        let mut bare = match seed % 2 == 0 || is_beside {
+            true => members(env, count, space_bytes),
+            false => protected(env, count, space_bytes, TYPE_1).devices,
+        };
+        bare.extend(has_own.then(|| member(env, "journal", space_bytes)));
         let group = CrashGroup::new(env, &bare).unwrap();
-        let (device, array) = open_journaled(env, level, &all(&group.devices())).unwrap();
-        assert_eq!(array.status().journal, StripeJournal::Members);
+        let (device, array) = open_journaled(env, &group.devices(), &[]).unwrap();
+        let journal = if has_own { StripeJournal::Device } else { StripeJournal::Members };
+        assert_eq!(array.status().journal, journal);
         let mut host = Host::new(device, seed);
         let allowed = Arc::new(Mutex::new(vec![BTreeSet::from([0]); host.stamps.len()]));
         let lost = Arc::new(Mutex::new(Vec::new()));
@@ -91,7 +111,7 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
         }
         for step in 0..steps {
             host.step_within(&allowed);
-            if seed % 3 == 2 && step == steps / 2 {
+            if seed % 3 == 2 && step == steps / 2 && level != RaidLevel::Raid0 {
                 let slot = host.random.index(count);
                 lost.lock().push(slot);
                 array.fail(slot).unwrap();
@@ -121,8 +141,8 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
                 let points = Arc::clone(&points);
                 group.on_persistence_point(move |_, _, capture| points.lock().push(capture()));
             }
-            let (device, array) = open_journaled(env, level, &without(&group.devices(), &gone))
-                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let (device, array) =
+                open_journaled(env, &group.devices(), &gone).unwrap_or_else(|error| panic!("{what}: {error}"));
             let found = check(&device, &cut.allowed, &what);
             group.stop_observing();
             array.wait_for_maintenance();
@@ -138,8 +158,8 @@ fn cut_at_every_point(seed: u64, (level, count): (RaidLevel, usize), steps: usiz
                 let devices = state.images(&CrashVariant::fates(variant, state.members(), image), image);
                 let what = format!("{what}, recovery cut at {place}, image {image}");
                 let gone = also_lost(level, count, &gone, &mut random);
-                let (device, array) = open_journaled(env, level, &without(&devices, &gone))
-                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+                let (device, array) =
+                    open_journaled(env, &devices, &gone).unwrap_or_else(|error| panic!("{what}: {error}"));
                 check(&device, &cut.allowed, &what);
                 let report = array.scrub(false, &IoContext::default()).unwrap();
                 assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{what}: {report:?}");
@@ -159,11 +179,150 @@ fn each_sector_is_old_or_new_after_a_cut_with_members_lost() {
     let mut reached = Reached::default();
     for (place, shape) in PARITY_SHAPES.into_iter().enumerate() {
         for round in 0..3 {
-            cut_at_every_point(place as u64 * 3 + round, shape, 16, &mut reached);
+            let of = (journaled(shape.0), shape.1);
+            cut_at_every_point(place as u64 * 3 + round, of, 16, space_bytes(shape.1), &mut reached);
         }
     }
     println!("reached: block raid/journal: {reached:?}");
     assert!(reached.with_losses > 500 && reached.recoveries_cut > 500, "{reached:?}");
+}
+
+#[test]
+fn data_fit_the_tuples_beside_them_after_a_cut_with_members_lost() {
+    let mut reached = Reached::default();
+    for (place, (level, count)) in SHAPES.into_iter().enumerate() {
+        let of = (beside(level), count);
+        cut_at_every_point(100 + place as u64, of, 14, space_bytes(count) + (8 << 10), &mut reached);
+    }
+    // With chunks of a quarter of a group: several groups.
+    for (place, level) in [RaidLevel::Raid1, RaidLevel::Raid5].into_iter().enumerate() {
+        let parameters = ArrayParameters { chunk_bytes: Some(64 << 10), ..beside(level) };
+        let geometry = ArrayGeometry { level, members: 3, chunk_bytes: 64 << 10, stripes: 6 };
+        let space_bytes = 2 * stripe_journal::area_bytes(&geometry, 0) + (400 << 10);
+        cut_at_every_point(200 + place as u64, (parameters, 3), 4, space_bytes, &mut reached);
+    }
+    println!("reached: block raid/journal, tuples beside data: {reached:?}");
+    assert!(reached.with_losses > 150 && reached.recoveries_cut > 150, "{reached:?}");
+}
+
+fn on_a_device(level: RaidLevel) -> ArrayParameters {
+    ArrayParameters { journal: Some(StripeJournal::Device), ..journaled(level) }
+}
+
+#[test]
+fn each_sector_is_old_or_new_with_the_journal_on_its_own_device() {
+    let mut reached = Reached::default();
+    for (place, (level, count)) in PARITY_SHAPES.into_iter().enumerate() {
+        let seed = 300 + place as u64;
+        cut_at_every_point(seed, (on_a_device(level), count), 14, space_bytes(count), &mut reached);
+    }
+    let beside = ArrayParameters { journal: Some(StripeJournal::Device), ..beside(RaidLevel::Raid1) };
+    cut_at_every_point(310, (beside, 2), 14, space_bytes(2) + (8 << 10), &mut reached);
+    println!("reached: block raid/journal on a device: {reached:?}");
+    assert!(reached.with_losses > 100 && reached.recoveries_cut > 100, "{reached:?}");
+}
+
+/// Members and a journal's device of an array in use, and the array.
+fn array_with_own_journal(env: &Env) -> (Vec<Device>, Device, Device, Array) {
+    let (members, journal) = (members_with_journal(env, 3), member(env, "journal", space_bytes(3)));
+    let (level, opening) = (RaidLevel::Raid5, ArrayOpening::default());
+    let opened = Array::open_with_journal(env, &all(&members), Some(&journal), &on_a_device(level), &opening);
+    let (device, array) = opened.unwrap();
+    (members, journal, device, array)
+}
+
+#[test]
+fn an_array_is_opened_with_its_own_journal_only() {
+    let env = Env::sim(5);
+    let (members, journal, device, array) = array_with_own_journal(&env);
+    device.block.write_at(0, &[7; 4096], &IoContext::default()).unwrap();
+    drop((device, array));
+    let (level, accepts) = (RaidLevel::Raid5, ArrayOpening { accepts_unsynced: true, ..ArrayOpening::default() });
+    let parameters = ArrayParameters { journal: None, ..on_a_device(level) };
+    let open = |journal: Option<&Device>, opening: &ArrayOpening| {
+        Array::open_with_journal(&env, &all(&members), journal, &parameters, opening)
+    };
+    let default = ArrayOpening::default();
+    let error = open(None, &default).err().expect("no journal");
+    assert!(matches!(error, ArrayError::NeedsJournalDevice { .. }), "{error}");
+    let error = open(Some(&members[1]), &default).err().expect("a member as the journal");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    assert!(error.to_string().contains("its member 1"), "{error}");
+    let blank = member(&env, "blank", space_bytes(3));
+    let error = open(Some(&blank), &default).err().expect("a blank device as the journal");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    let (_, others_journal, ..) = array_with_own_journal(&Env::sim(6));
+    let error = open(Some(&others_journal), &accepts).err().expect("the journal of another array");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    // The journal's device is no member, and no journal of a new array.
+    let as_member = [Some(journal.clone()), Some(members[0].clone()), Some(members[1].clone())];
+    let error = Array::open_with_journal(&env, &as_member, None, &parameters, &default).err().expect("a journal");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    let fresh = members_with_journal(&env, 3);
+    let made = Array::open_with_journal(&env, &all(&fresh), Some(&journal), &on_a_device(level), &default);
+    let error = made.err().expect("a journal that is in use");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    // An array without one takes none.
+    let (plain, _) =
+        (members_with_journal(&env, 3), Array::open(&env, &all(&fresh), &journaled(level), &default).unwrap());
+    let taken = Array::open_with_journal(&env, &all(&fresh), Some(&blank), &journaled(level), &default);
+    assert!(matches!(taken.err(), Some(ArrayError::OtherJournal { .. })));
+    let small = member(&env, "small", 4096);
+    let made = Array::open_with_journal(&env, &all(&plain), Some(&small), &on_a_device(level), &default);
+    assert!(matches!(made.err(), Some(ArrayError::Unsuitable { .. })));
+    // Lost: another one takes its place, everything is resynced, and the first one is refused from then on. Where that was cut
+    // short the members still name the one before.
+    let copies: Vec<Device> = members
+        .iter()
+        .map(|of| {
+            let mut bytes = vec![0; of.block.geometry().capacity_bytes as usize];
+            of.block.read_at(0, &mut bytes, &IoContext::default()).unwrap();
+            let copy = member(&env, "copy", space_bytes(3));
+            copy.block.write_at(0, &bytes, &IoContext::default()).unwrap();
+            copy
+        })
+        .collect();
+    drop(Array::open_with_journal(&env, &all(&copies), Some(&blank), &parameters, &accepts).unwrap());
+    let error = open(Some(&blank), &default).err().expect("a journal that took its place nowhere else");
+    assert!(matches!(error, ArrayError::OtherJournal { .. }), "{error}");
+    let (device, array) = open(Some(&blank), &accepts).unwrap();
+    assert!(array.status().due_regions > 0 || array.statistics().resynced_stripes > 0);
+    array.wait_for_maintenance();
+    assert_eq!(array.statistics().resynced_stripes, array.status().stripes);
+    let mut data = [0; 4096];
+    device.block.read_at(0, &mut data, &IoContext::default()).unwrap();
+    assert_eq!(data, [7; 4096]);
+    drop((device, array));
+    let error = open(Some(&journal), &accepts).err().expect("the journal of before");
+    assert!(error.to_string().contains("went on with another one"), "{error}");
+    drop(open(Some(&blank), &default).unwrap());
+}
+
+#[test]
+fn an_array_stops_when_the_device_of_its_journal_fails() {
+    in_simulation(7, |env| {
+        let (members, journal) = (members_with_journal(env, 3), member(env, "journal", space_bytes(3)));
+        let injector = FaultInjector::new(env, FaultPlan::default());
+        let faulty = FaultDevice::device(&injector, &journal);
+        let (level, opening) = (RaidLevel::Raid5, ArrayOpening::default());
+        let open = |journal: &Device| {
+            Array::open_with_journal(env, &all(&members), Some(journal), &on_a_device(level), &opening).unwrap()
+        };
+        let (device, array) = open(&faulty);
+        let mut host = Host::new(device.clone(), 7);
+        (0..10).for_each(|_| host.step().unwrap());
+        let expected = host.stamps.clone();
+        let fault = Fault::new(Operation::Write, FaultTrigger::From(0), FaultEffect::Fail(FaultError::Io));
+        injector.set_plan(FaultPlan::of(fault));
+        let error = device.block.write_at(0, &[1; 4096], &IoContext::default()).expect_err("no journal");
+        assert!(error.to_string().contains("the device of its journal (journal) failed"), "{error}");
+        assert!(device.block.sync(&IoContext::default()).is_err());
+        assert_eq!(array.degraded_members(), 0, "no member is blamed");
+        drop((device, host, array));
+        injector.set_plan(FaultPlan::default());
+        let (device, _array) = open(&journal);
+        assert_eq!(stamps(&device).unwrap().unwrap(), expected);
+    });
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Rig {
                 Dix::On => raid::Dix::On,
             },
             journal: None,
+            protection: None,
         };
         let opened = Array::open(env, &given, &parameters, &ArrayOpening::default());
         let (device, array) = opened.map_err(|error| LabError::invalid("array", error.to_string()))?;
