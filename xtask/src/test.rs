@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
 /// runs go on from there.
-const FUZZ_SECONDS: u64 = 10;
+const FUZZ_SECONDS: u64 = 6;
 
 /// Tests that are named with what they took.
 const SLOWEST: usize = 10;
