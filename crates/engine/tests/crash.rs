@@ -42,7 +42,7 @@ use varve_store::{FileStore, Severity, StoreMeasure};
 const UNIVERSE: u64 = 64;
 
 /// Images of every point, at least: the variants, those that differ by seed once more where they are few.
-const IMAGES_PER_POINT_MIN: usize = 8;
+const IMAGES_PER_POINT_MIN: usize = 6;
 
 /// Tops that a workload on an interlaced disk must make a store save, at least.
 const REWRITES_MIN: u64 = 8;
@@ -57,7 +57,7 @@ const POINTS_BESIDE_MIN: usize = 10;
 const POINTS_BEHIND_MIN: usize = 3;
 
 /// Workloads whose options a seed draws, and their batches.
-const DRAWN_SEEDS: u64 = 24;
+const DRAWN_SEEDS: u64 = 16;
 /// Points of a drawn workload on an array at which the power is cut, about.
 const DRAWN_ARRAY_POINTS: usize = 400;
 const DRAWN_BATCHES: usize = 40;

@@ -62,15 +62,22 @@ impl Effort {
         histories: 2,
         operations: 90,
         images_of_point: 10,
-        recoveries: 30,
+        recoveries: 20,
         fault_stride: 3,
         damage_stride: 1,
         is_opened_under_faults: true,
         is_repeated: true,
     };
     /// For the same store on other media.
-    pub const MUCH: Effort =
-        Effort { schedules: 2, histories: 1, recoveries: 15, damage_stride: 3, is_repeated: false, ..Effort::FULL };
+    pub const MUCH: Effort = Effort {
+        schedules: 2,
+        histories: 1,
+        images_of_point: 7,
+        recoveries: 8,
+        damage_stride: 3,
+        is_repeated: false,
+        ..Effort::FULL
+    };
     /// For policies of a store.
     pub const SOME: Effort = Effort {
         schedules: 0,
