@@ -3,6 +3,8 @@
 mod array;
 mod detect;
 mod faults;
+mod link;
+mod overheads;
 
 use super::{Experiment, Run, Scale, emulated};
 use crate::error::LabError;
@@ -11,7 +13,8 @@ use array::{Cell, Dix, Job, Pattern, measure};
 use varve::block::raid::cost;
 
 /// In the order they are listed.
-pub(super) const EXPERIMENTS: &[Experiment] = &[FIGURE_5_6, FIGURE_5_7, FIGURE_5_9, JOURNAL, detect::EXPERIMENT];
+pub(super) const EXPERIMENTS: &[Experiment] =
+    &[FIGURE_5_6, FIGURE_5_7, link::EXPERIMENT, FIGURE_5_9, JOURNAL, overheads::EXPERIMENT, detect::EXPERIMENT];
 
 const ARRAY: &str =
     "RAID 6 of 8+2 ST6000NM0034 with their caches off, chunks of 512 KiB, type 1, 24 processors; no data are kept.";
