@@ -11,6 +11,7 @@ mod comparison;
 mod engine;
 mod floor;
 mod instructions;
+mod parity;
 mod quiet;
 mod smrdb;
 mod summary;
@@ -61,6 +62,11 @@ enum Verb {
     ///
     /// Example: `cargo peers amplification --directory /mnt/disk/amplification --scale 1/64`
     Amplification(Amplification),
+    /// P and Q of RAID 6 beside ISA-L, where that is installed.
+    Parity {
+        #[command(flatten)]
+        output: Output,
+    },
     /// Print the tables of reports written earlier as Markdown.
     ///
     /// Example: `cargo peers tables results/*/peers-db_bench.json`
@@ -249,6 +255,7 @@ fn run(verb: Verb) -> Result<(), LabError> {
             let report = amplification::run(&directory, scale, seed, &mut |line| eprintln!("{line}"))?;
             output.print(&report)
         }
+        Verb::Parity { output } => output.print(&parity::measure(1)),
         Verb::Instructions { bench, operations } => {
             let report = instructions::run(&bench.settings(), operations.max(1), &mut |line| eprintln!("{line}"))?;
             bench.output.print(&report)
