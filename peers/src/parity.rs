@@ -1,8 +1,8 @@
 //! P and Q of RAID 6: Varve beside ISA-L, where that library is installed.
 
 use std::ffi::{c_int, c_void};
-use std::time::Instant;
 use varve::block::raid::parity::{compute_p, compute_q};
+use varve::env::Env;
 use varve::media::AlignedBuffer;
 use varve_lab::report::{Report, Row};
 
@@ -62,6 +62,7 @@ pub(crate) fn measure(seed: u64) -> Report {
         // SAFETY: the type is that of the function in the library's header.
         unsafe { library.get::<PqGen>(b"pq_gen\0") }.ok().map(|symbol| *symbol)
     });
+    let env = Env::real();
     if pq_gen.is_none() {
         report.notes.push("ISA-L is not installed (Debian: libisal2)".to_owned());
     }
@@ -74,9 +75,9 @@ pub(crate) fn measure(seed: u64) -> Report {
         }
         let stripes = ROUND_BYTES / (bytes * COLUMNS);
         let timed = |work: &mut dyn FnMut()| {
-            let begun = Instant::now();
+            let begun = env.now();
             (0..stripes).for_each(|_| work());
-            (stripes * bytes * COLUMNS) as f64 / begun.elapsed().as_secs_f64() / 1e9
+            (stripes * bytes * COLUMNS) as f64 / (env.now() - begun).as_secs_f64() / 1e9
         };
         let (mut of_ours, mut of_theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {

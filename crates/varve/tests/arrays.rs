@@ -204,7 +204,23 @@ fn describing_and_reading_write_nothing() {
     assert!(images() == before, "an image was changed");
 }
 
-/// Flips a bit of one sector in so many behind the superblocks of an image.
+/// Few, as each write of a journaled array waits for the files that it lies on.
+fn write_few(db: &Varve) {
+    for number in 0..40_u32 {
+        db.put(format!("key{number}").as_bytes(), [number as u8; 6000]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+}
+
+fn check_few(db: &Varve) {
+    for number in 0..40_u32 {
+        let found = db.get(format!("key{number}").as_bytes()).unwrap();
+        assert_eq!(found.as_deref(), Some(&[number as u8; 6000][..]), "key{number}");
+    }
+}
+
+/// Flips a bit of one sector in some hundred behind the superblocks of an image.
 fn rot(path: &std::path::Path, seed: u64) -> u64 {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
@@ -224,35 +240,33 @@ fn rot(path: &std::path::Path, seed: u64) -> u64 {
 
 #[test]
 fn plain_disks_that_return_other_data_are_found_out_and_repaired() {
-    for (level, journal) in
-        [("raid1", ""), ("raid5", ""), ("raid6", ""), ("raid5", ",journal=(ram:8MiB?backing=file:J)")]
-    {
+    for (level, journal) in [("raid5", ""), ("raid1", ",journal=(ram:8MiB?backing=file:J)")] {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        let count = if level == "raid6" { 4 } else { 3 };
-        let named = (0..count).map(|slot| format!("ram:24MiB?backing=file:{}", path(&format!("m{slot}")).display()));
+        let count = 3;
+        let named = (0..count).map(|slot| format!("ram:12MiB?backing=file:{}", path(&format!("m{slot}")).display()));
         let members = named.collect::<Vec<_>>().join("+");
         let journal = journal.replace('J', &path("journal").display().to_string());
         let text = format!("{level}:({members})?chunk=16KiB,pi=beside{journal}");
         let env = spec(&text).suitable_env(5);
         let db = open(&env, &text).unwrap();
-        write(&db, 9);
+        write_few(&db);
         db.close().unwrap();
         let flips = rot(&path("m1"), 3);
         let db = open(&env, &text).unwrap();
-        check(&db, 9);
+        check_few(&db);
         let device = &db.stack().devices()[0];
         assert_eq!(device.members().len(), count + usize::from(!journal.is_empty()), "{text}");
         let array = device.array().unwrap().clone();
         array.scrub(true, &IoContext::default()).unwrap();
         let repaired = array.statistics().rewritten_columns + array.incidents().len() as u64;
-        assert!(flips > 100 && repaired > 10, "{text}: {flips} flips, {repaired} parts");
+        assert!(flips > 30 && repaired > 5, "{text}: {flips} flips, {repaired} parts");
         let report = array.scrub(false, &IoContext::default()).unwrap();
         assert_eq!((report.mismatched_stripes, report.unreadable_stripes), (0, 0), "{text}: {report:?}");
         assert_eq!(array.degraded_members(), 0);
-        check(&db, 9);
+        check_few(&db);
         db.close().unwrap();
-        drop((array, db));
+        drop(array);
         // An array is opened with the protection information that it has.
         let error = open(&env, &text.replace(",pi=beside", ",pi=members")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");

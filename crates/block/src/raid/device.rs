@@ -1,6 +1,6 @@
 //! The array as a device: executes the plans of its requests.
 
-use super::geometry::{ArrayGeometry, Column, StripePart};
+use super::geometry::{ArrayGeometry, Column, RaidLevel, StripePart};
 use super::intent::IntentMap;
 use super::locks::StripeLocks;
 use super::member::{IoKind, Member, MemberIo};
@@ -487,8 +487,11 @@ fn round_bytes_max(superblock: &Superblock) -> u64 {
 }
 
 /// Bytes that the write of a part of a stripe has at most in a record of the journal: the columns it covers, and parity over its hull,
-/// which may be much longer.
+/// which may be much longer; each copy of a mirror.
 fn journaled_bytes(geometry: &ArrayGeometry, range: &std::ops::Range<u64>) -> u64 {
+    if geometry.level == RaidLevel::Raid1 {
+        return (range.end - range.start).saturating_mul(geometry.members as u64);
+    }
     let columns = geometry.columns_of(range);
     let start = columns.iter().map(|(_, own)| own.start).min().unwrap_or(0);
     let end = columns.iter().map(|(_, own)| own.end).max().unwrap_or(0);

@@ -41,8 +41,8 @@ use crate::wire::{u32_at, u64_at};
 use std::sync::Arc;
 use varve_env::{Condvar, Env, Mutex};
 use varve_media::{
-    AlignedBuffer, BlockDeviceExt, Device, GuardKind, IoContext, MediaError, MediaErrorKind, ProtectionFormat,
-    ProtectionType, SyncOrder,
+    AlignedBuffer, BlockDeviceExt, Device, GuardKind, IoContext, MediaError, MediaErrorKind, Operation,
+    ProtectionFormat, ProtectionType, SyncOrder,
 };
 
 const LAYER: [u8; 4] = *b"RAID";
@@ -438,6 +438,7 @@ impl OpenJournal {
     ) -> Result<Journaled<'_>, MediaError> {
         let payload = encode_writes(writes);
         let mut state = self.state.lock();
+        let mut has_begun = false;
         loop {
             let has_room = |replica: &Replica| replica.journal.has_room(payload.len() as u64);
             if !state.must_begin && state.replicas.iter().all(has_room) && !state.replicas.is_empty() {
@@ -447,7 +448,12 @@ impl OpenJournal {
                 self.quiet.wait(&mut state);
                 continue;
             }
+            if has_begun && !state.replicas.is_empty() && !state.must_begin {
+                // Rounds are no larger than an empty area takes.
+                return Err(self.too_large(payload.len()));
+            }
             self.begin(&mut state, array, context)?;
+            has_begun = true;
         }
         let mut failed = Vec::new();
         for replica in &mut state.replicas {
@@ -467,6 +473,17 @@ impl OpenJournal {
         }
         state.in_flight += 1;
         Ok(Journaled(self))
+    }
+
+    /// The error of a record that fits no area.
+    fn too_large(&self, payload_bytes: usize) -> MediaError {
+        let area_bytes = self.superblock.journal_area_bytes;
+        MediaError::Rule {
+            device: "journal of stripes".to_owned(),
+            operation: Operation::Write,
+            offset_bytes: 0,
+            rule: format!("a record of {payload_bytes} bytes does not fit an area of {area_bytes}"),
+        }
     }
 
     /// Begins a generation on as many members as there should be. Nothing is being written in place.

@@ -497,7 +497,7 @@ pub(super) mod tests {
                     protection: Some(beside::format(512)),
                     is_beside: true,
                     journal_area_bytes: 256 << 10,
-                    member_bytes: (1 << 20) + (1000 * 64 << 10),
+                    member_bytes: (1 << 20) + ((1000 * 64) << 10),
                     ..superblock()
                 },
             ),

@@ -146,7 +146,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_written() {
     assert!(error.to_string().contains("array: tuples beside the data need a journal"), "{error}");
     assert_eq!(devices[0].block.counters().writes, 0);
     drop(open_beside(&env, level, &all(&devices)).unwrap());
-    // Whoever does not say gets what is there.
+    // Without a word an array is opened as it is.
     let (device, array) = open(&env, level, &all(&devices)).unwrap();
     let status = array.status();
     assert_eq!((status.protection_place, status.journal), (ProtectionPlace::Beside, StripeJournal::Members));

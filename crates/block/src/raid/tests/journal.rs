@@ -89,7 +89,7 @@ fn cut_at_every_point(
             let (members, journal) = (without(&devices[..count], lost), devices.get(count));
             Array::open_with_journal(env, &members, journal, &parameters, &ArrayOpening::default())
         };
-        let mut bare = match seed % 2 == 0 || is_beside {
+        let mut bare = match seed.is_multiple_of(2) || is_beside {
             true => members(env, count, space_bytes),
             false => protected(env, count, space_bytes, TYPE_1).devices,
         };
@@ -544,5 +544,26 @@ fn small_writes_of_one_batch_fit_records() {
                 assert_eq!(found, data, "{level} of {count} at {at}");
             }
         });
+    }
+}
+
+/// The largest request of each level is divided so that each record fits an area, whatever its journal has to hold.
+#[test]
+fn large_requests_are_divided_into_records_that_fit() {
+    for (number, (level, count)) in SHAPES.into_iter().enumerate() {
+        for chunk_bytes in [4 << 10, 16 << 10, 64 << 10] {
+            in_simulation(number as u64, move |env| {
+                let geometry = ArrayGeometry { level, members: count, chunk_bytes, stripes: 20 };
+                let space_bytes = 2 * stripe_journal::area_bytes(&geometry, 0) + 20 * chunk_bytes + (64 << 10);
+                let members = members(env, count, space_bytes);
+                let parameters = ArrayParameters { chunk_bytes: Some(chunk_bytes), ..beside(level) };
+                let opened = Array::open(env, &all(&members), &parameters, &ArrayOpening::default());
+                let (device, _array) = opened.unwrap();
+                let mut host = Host::new(device, 1);
+                host.write(0..host.stamps.len()).unwrap();
+                host.write(1..host.stamps.len() - 1).unwrap();
+                host.check();
+            });
+        }
     }
 }
