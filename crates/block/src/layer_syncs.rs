@@ -68,7 +68,7 @@ fn places() -> Vec<u64> {
     (0..6).flat_map(|zone| [8192, 16384, 4096].map(|at| zone * ZONE + at)).collect()
 }
 
-fn subjects() -> Vec<LayerSubject> {
+pub(crate) fn subjects() -> Vec<LayerSubject> {
     let disk = |env: &Env| device(env, &TRANSLATED_ZONES, 16 * ZONE);
     let pair = move |env: &Env| vec![disk(env), Device::of_blocks(Arc::new(Emulated::immediate(env, "fast", 4 << 20)))];
     let relocation = |env: &Env, devices: &[Device]| -> Result<OpenedLayer, String> {

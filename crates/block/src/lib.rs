@@ -1,5 +1,7 @@
 //! Devices made of devices: they take devices and are devices, so whatever runs on a device runs on them.
 
+#[cfg(test)]
+mod attempts;
 pub mod buffer;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -85,6 +85,20 @@ pub enum IoCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub u64);
 
+/// Which answer a read asks for. A reader has a checksum that tells a right answer from a wrong one, and a device with redundancy has
+/// more answers than one: [`find_sound_answer`](crate::find_sound_answer) brings them together. Without effect on writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Attempt {
+    /// What the device has.
+    #[default]
+    First,
+    /// The answers before were wrong: the next one that differs from them, if the device can compute it, else the first one.
+    /// Counts from 1.
+    Again(u8),
+    /// The last answer to the same request was right: a device that computed it writes it in place of the wrong copy.
+    Accepted,
+}
+
 /// The label every I/O carries. Layers pass on what they do not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoContext {
@@ -98,12 +112,15 @@ pub struct IoContext {
     pub job: Option<JobId>,
     /// When the caller wants it done, for schedulers that order by deadline.
     pub deadline: Option<Instant>,
+    /// Which answer a read asks for.
+    pub attempt: Attempt,
 }
 
 impl IoContext {
     /// A context of `class` with nothing else said.
-    pub fn of(class: IoClass) -> Self {
-        IoContext { class, ..IoContext::default() }
+    pub const fn of(class: IoClass) -> Self {
+        let (cause, attempt) = (IoCause::Direct, Attempt::First);
+        IoContext { class, cause, level: None, job: None, deadline: None, attempt }
     }
 
     /// The same context for bytes of `level`.

@@ -8,6 +8,7 @@
 //! This crate stands on `varve-env` alone. It does not know files, keys or levels; an
 //! [`IoContext`] passes through it as an opaque label for scheduling and accounting.
 
+mod answers;
 mod buffer;
 mod bytes;
 pub mod conformance;
@@ -37,9 +38,10 @@ pub mod validation;
 mod zeros;
 mod zones;
 
+pub use answers::{ANSWERS_MAX, find_sound_answer};
 pub use buffer::AlignedBuffer;
 pub use bytes::{ByteAddressable, FlushQueue};
-pub use context::{IoCause, IoClass, IoContext, JobId};
+pub use context::{Attempt, IoCause, IoClass, IoContext, JobId};
 pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, CleaningCounters, Counters, Device, Geometry, NominalPerformance,
     SeekTimes, TimeSpent,

@@ -53,4 +53,6 @@ pub use occupancy::{Occupancy, OccupancyDevice, OccupancyFile, OccupancyPiece, P
 pub use plain::{PlainOptions, PlainStore};
 pub use read_only::ReadOnlyStore;
 pub use record_cache::{RECORD_BYTES_MAX, RecordCache};
-pub use varve_media::{Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space, ZoneSpace};
+pub use varve_media::{
+    Attempt, Counters, FileMapping, IoCause, IoClass, IoContext, JobId, Space, ZoneSpace, find_sound_answer,
+};

@@ -1,5 +1,6 @@
 //! The array as a device: executes the plans of its requests.
 
+use super::answers::PendingAnswers;
 use super::geometry::{ArrayGeometry, Column, RaidLevel, StripePart};
 use super::intent::IntentMap;
 use super::locks::StripeLocks;
@@ -13,8 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 use varve_env::{Condvar, Env, JoinHandle, Mutex};
 use varve_media::{
-    AlignedBuffer, BlockDevice, Capabilities, Counters, Geometry, IoContext, MediaError, MediaErrorKind, Operation,
-    ProtectionMismatch, Request, Transfer, check_request,
+    AlignedBuffer, Attempt, BlockDevice, Capabilities, Counters, Geometry, IoContext, MediaError, MediaErrorKind,
+    Operation, ProtectionMismatch, Request, Transfer, check_request,
 };
 
 /// Bytes of requests that are worked on at once for one caller.
@@ -55,6 +56,10 @@ pub struct ArrayStatistics {
     pub redone_requests: u64,
     /// Parts of stripes that could not be read, or did not fit their protection information, and were rewritten.
     pub rewritten_columns: u64,
+    /// Answers that were computed because a reader found the one before wrong.
+    pub other_answers: u64,
+    /// Parts of stripes that a reader found wrong, and of which it accepted another answer.
+    pub accepted_answers: u64,
 }
 
 /// A part of a stripe that could not be read, or did not fit its protection information.
@@ -123,6 +128,8 @@ pub(super) struct State {
     pub(super) statistics: ArrayStatistics,
     /// The last ones.
     pub(super) incidents: VecDeque<Incident>,
+    /// Answers that a reader may accept.
+    pub(super) pending_answers: PendingAnswers,
     /// Of requests as they came.
     counters: Counters,
 }
@@ -236,6 +243,7 @@ impl Shared {
             is_maintaining: true,
             statistics: ArrayStatistics::default(),
             incidents: VecDeque::new(),
+            pending_answers: PendingAnswers::default(),
             counters: Counters::default(),
         };
         Shared {
@@ -370,7 +378,10 @@ impl Shared {
         requests.iter_mut().for_each(|request| request.outcome = check_request(device, request));
         let mut tuples = self.tuples_of(requests);
         let [mut reads, writes] = self.pieces(requests);
-        if let ([request], [piece]) = (&mut requests[..], &mut reads[..])
+        if context.attempt != Attempt::First && self.geometry.level != RaidLevel::Raid0 {
+            self.answer_again(reads, requests, &mut tuples, context);
+            self.redo_mismatched_reads(requests, &mut tuples, context);
+        } else if let ([request], [piece]) = (&mut requests[..], &mut reads[..])
             && self.read_directly(device, piece, request, tuples.first_mut().map_or(&mut [], |own| own), context)
         {
             request.outcome = piece.outcome.clone();

@@ -184,7 +184,7 @@ impl Shared {
     }
 
     /// Fills a piece, with what was read and what is computed from it. `None` if that is not what the plan needs.
-    fn answer_from_redundancy(
+    pub(super) fn answer_from_redundancy(
         &self,
         piece: &Piece,
         gathered: &Gathered<ReadPlan>,

@@ -6,6 +6,7 @@ use varve_env::{Env, Random, SimOptions};
 use varve_media::conformance::{BlockDeviceCheck, check_block_device};
 use varve_media::{BlockDeviceExt, Device, Emulated, IoContext, MediaError};
 
+mod answers;
 mod beside;
 mod crash;
 mod faults;

@@ -4,7 +4,7 @@ use super::frame::{self, Candidate, FIXED_BYTES, FRAME_BYTES_MAX, FrameKind, See
 use super::{HEADER_BYTES, HeaderFault, LogHeader, Purpose};
 use crate::error::Error;
 use std::sync::Arc;
-use varve_store::{IoContext, ReadableFile, StoreError};
+use varve_store::{IoContext, ReadableFile, StoreError, find_sound_answer};
 
 /// Bytes read at once; at least two of the longest frames.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -97,6 +97,20 @@ impl Window {
         Ok(())
     }
 
+    /// Puts bytes in the place of those that were read at `offset`, as far as they are in memory.
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let start = offset.saturating_sub(self.start) as usize;
+        if let Some(place) = self.buffer.get_mut(start..start + bytes.len()).filter(|_| offset >= self.start) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Looks for another answer to the read of `bytes` at `offset`.
+    fn find_sound(&self, offset: u64, bytes: &mut [u8], is_sound: impl FnMut(&[u8]) -> bool) -> bool {
+        let read = |bytes: &mut [u8], context: &IoContext| self.file.read_at(offset, bytes, context);
+        find_sound_answer(bytes, &self.context, read, is_sound)
+    }
+
     /// Forgets what was read: somebody may have written since.
     fn forget(&mut self) {
         self.buffer.clear();
@@ -176,6 +190,11 @@ impl LogReader {
         let mut bytes = [0; HEADER_BYTES];
         let length = self.window.size.min(HEADER_BYTES as u64) as usize;
         bytes[..length].copy_from_slice(self.window.bytes(0, length)?);
+        let decode = |bytes: &[u8; HEADER_BYTES]| LogHeader::decode(bytes, &self.name, self.purpose, number);
+        let is_sound = |bytes: &[u8]| bytes.first_chunk().is_some_and(|bytes| decode(bytes).is_ok());
+        if length == HEADER_BYTES && decode(&bytes).is_err() && self.window.find_sound(0, &mut bytes, is_sound) {
+            self.window.put(0, &bytes);
+        }
         match LogHeader::decode(&bytes, &self.name, self.purpose, number) {
             Ok(header) => {
                 self.seed = Seed::of(&header);
@@ -266,6 +285,9 @@ impl LogReader {
             let frame = match self.frame_at(offset)? {
                 Ok(frame) => frame,
                 Err(found) => {
+                    if self.find_sound_frame(offset) {
+                        continue;
+                    }
                     if self.judge(record_offset, offset, found)? == Verdict::SoundNow {
                         continue;
                     }
@@ -344,6 +366,36 @@ impl LogReader {
             payload_offset: offset + candidate.header_length() as u64,
             payload_length: candidate.payload_length,
         }))
+    }
+
+    /// Looks for another answer to the read of the frame at `offset`. Returns true if a sound frame is in memory now. A medium
+    /// without redundancy is read once more.
+    #[cold]
+    fn find_sound_frame(&mut self, offset: u64) -> bool {
+        let length = self.window.size.saturating_sub(offset).min(FRAME_BYTES_MAX as u64) as usize;
+        if length < FIXED_BYTES {
+            return false;
+        }
+        let Some(mut bytes) = self.window.bytes(offset, length).ok().map(<[u8]>::to_vec) else { return false };
+        let seed = self.seed;
+        let frame_length = |bytes: &[u8]| {
+            let candidate = Candidate::parse(seed, offset, bytes.first_chunk()?)?;
+            let frame = bytes.get(..candidate.frame_length())?;
+            candidate.is_sound(frame).then_some(frame.len())
+        };
+        // Only a sound frame says how long it is, and nothing else may be accepted.
+        let mut found = None;
+        self.window.find_sound(offset, &mut bytes, |bytes| {
+            found = found.or_else(|| frame_length(bytes));
+            false
+        });
+        let Some(frame_bytes) = found else { return false };
+        let frame = &mut bytes[..frame_bytes];
+        let is_found = self.window.find_sound(offset, frame, |bytes| frame_length(bytes).is_some());
+        if is_found {
+            self.window.put(offset, frame);
+        }
+        is_found
     }
 
     /// Decides what an unsound frame at `offset`, in the record at `record_offset`, means: sets the

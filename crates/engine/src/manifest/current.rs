@@ -16,7 +16,9 @@ use crate::checksum;
 use crate::encoding::other_version_advice;
 use crate::error::Error;
 use crate::file_name::{self, CURRENT, FileName};
-use varve_store::{CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions, StoreErrorKind};
+use varve_store::{
+    CreateOptions, FileKind, FileStore, IoClass, IoContext, OpenOptions, StoreErrorKind, find_sound_answer,
+};
 
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -123,7 +125,12 @@ impl Current {
             });
         }
         let mut bytes = vec![0; size as usize];
-        file.read_at(0, &mut bytes, &IoContext::of(IoClass::Metadata))?;
+        let context = IoContext::of(IoClass::Metadata);
+        file.read_at(0, &mut bytes, &context)?;
+        if Self::decode(&bytes).is_err() {
+            let read = |bytes: &mut [u8], context: &IoContext| file.read_at(0, bytes, context);
+            find_sound_answer(&mut bytes, &context, read, |bytes| Self::decode(bytes).is_ok());
+        }
         Self::decode(&bytes).map(Some)
     }
 

@@ -392,7 +392,21 @@ impl TableIterator {
         Ok(())
     }
 
+    /// Takes a block that was read; looks for another answer to the read if it is damaged.
     fn take_from_window(
+        &mut self,
+        block: usize,
+        handle: &BlockHandle,
+        range: Range<usize>,
+    ) -> Result<(Source, Layout), Error> {
+        self.take_answer(block, handle, range).or_else(|damage| {
+            let found = self.table.find_sound_block(block, damage, &self.context(false))?;
+            let layout = *found.layout();
+            Ok((Source::Cached(found), layout))
+        })
+    }
+
+    fn take_answer(
         &mut self,
         block: usize,
         handle: &BlockHandle,

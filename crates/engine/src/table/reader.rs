@@ -21,7 +21,7 @@ use crate::value::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use varve_env::Env;
-use varve_store::{IoContext, ReadRange, ReadableFile};
+use varve_store::{IoContext, ReadRange, ReadableFile, find_sound_answer};
 
 /// Bytes read from the end of a file before anything is known of it.
 const FIRST_READ_BYTES: u64 = 4096;
@@ -127,6 +127,11 @@ impl Table {
         let footer_offset = size_bytes - FOOTER_BYTES as u64;
         let mut footer_bytes = [0; FOOTER_BYTES];
         footer_bytes.copy_from_slice(&end[end.len() - FOOTER_BYTES..]);
+        if Footer::decode(&footer_bytes, size_bytes).is_err() {
+            let is_sound =
+                |bytes: &[u8]| bytes.first_chunk().is_some_and(|bytes| Footer::decode(bytes, size_bytes).is_ok());
+            reading.find_sound(footer_offset, &mut footer_bytes, is_sound);
+        }
         let footer = Footer::decode(&footer_bytes, size_bytes)
             .map_err(|damage| damage.in_file(name, footer_offset, "table footer"))?;
         drop(end);
@@ -391,7 +396,50 @@ impl Table {
                 bytes
             }
         };
-        self.keep_block(number, bytes, context)
+        self.keep_or_find_block(number, bytes, context)
+    }
+
+    /// Checks a block that was read and caches it; looks for another answer to the read if it is damaged.
+    pub(super) fn keep_or_find_block(
+        &self,
+        number: usize,
+        bytes: DataBlockBuffer,
+        context: &ReadContext,
+    ) -> Result<DataBlock, Error> {
+        self.keep_block(number, bytes, context).or_else(|damage| self.find_sound_block(number, damage, context))
+    }
+
+    /// Looks for another answer to the read of a damaged block.
+    ///
+    /// # Errors
+    /// `damage`, if there is no sound one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn find_sound_block(
+        &self,
+        number: usize,
+        damage: Error,
+        context: &ReadContext,
+    ) -> Result<DataBlock, Error> {
+        let handle = self.index.handle(number);
+        let is_sound = |bytes: &[u8]| verify_block(bytes, self.table_id, handle.offset_bytes).is_ok();
+        let read = |bytes: &mut [u8], context: &IoContext| self.file.read_at(handle.offset_bytes, bytes, context);
+        let find = |bytes: &mut [u8]| {
+            self.env.charge(cost::REQUEST);
+            let is_read = read(bytes, &context.io).is_ok();
+            is_read && (is_sound(bytes) || find_sound_answer(bytes, &context.io, read, is_sound))
+        };
+        let found = match self.aligned_buffer(&handle)? {
+            Some(mut aligned) => find(&mut aligned).then(|| DataBlockBuffer::copy_of(&aligned)),
+            None => {
+                let mut bytes = self.block_buffer(&handle)?;
+                find(&mut bytes).then_some(bytes)
+            }
+        };
+        match found {
+            Some(bytes) => self.keep_block(number, bytes, context),
+            None => Err(damage),
+        }
     }
 
     /// Reads blocks, all in flight at once.
@@ -419,7 +467,7 @@ impl Table {
         let blocks = numbers.iter().zip(buffers).map(|(number, (_, aligned, bytes))| {
             let bytes = aligned.map(|aligned| DataBlockBuffer::copy_of(&aligned)).or(bytes);
             let bytes = bytes.unwrap_or_else(|| DataBlockBuffer::copy_of(&[]));
-            self.keep_block(*number, bytes, context)
+            self.keep_or_find_block(*number, bytes, context)
         });
         blocks.collect()
     }
@@ -582,6 +630,13 @@ impl Reading<'_> {
         Ok(bytes)
     }
 
+    /// Looks for another answer to the read of a damaged part.
+    #[cold]
+    fn find_sound(&self, offset_bytes: u64, bytes: &mut [u8], is_sound: impl FnMut(&[u8]) -> bool) {
+        let read = |bytes: &mut [u8], context: &IoContext| self.file.read_at(offset_bytes, bytes, context);
+        find_sound_answer(bytes, &self.options.io, read, is_sound);
+    }
+
     /// Reads filter, index and properties. The filter begins at a cache line.
     fn ends(&self, footer: &Footer) -> Result<(AlignedBuffer, AlignedBuffer, AlignedBuffer), Error> {
         let memory = |handle: &BlockHandle, alignment| {
@@ -613,6 +668,10 @@ impl Reading<'_> {
         table_id: u64,
         structure: &str,
     ) -> Result<&'b [u8], Error> {
+        if verify_block(block, table_id, handle.offset_bytes).is_err() {
+            let is_sound = |bytes: &[u8]| verify_block(bytes, table_id, handle.offset_bytes).is_ok();
+            self.find_sound(handle.offset_bytes, block, is_sound);
+        }
         let contents = || {
             verify_block(block, table_id, handle.offset_bytes)?;
             let (contents, compression) = split_block(block)?;

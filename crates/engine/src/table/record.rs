@@ -94,7 +94,7 @@ impl Table {
             let block = self.load_block(number, context)?;
             return self.find_in_block(block, user_key, trailer);
         }
-        let block = self.keep_block(number, block, context)?;
+        let block = self.keep_or_find_block(number, block, context)?;
         let found = self.find_in_block(block, user_key, trailer)?;
         if let Some(found) = found.as_ref().filter(|found| self.is_kept_as_record(found, trailer, context)) {
             let trailer = (found.sequence << 8) | found.kind as u64;

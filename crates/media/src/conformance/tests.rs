@@ -13,6 +13,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_env::Env;
 
+mod attempts;
 mod protected;
 mod tracks;
 mod zones;

@@ -7,8 +7,7 @@ use crate::error::MediaErrorKind;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
-const CONTEXT: IoContext =
-    IoContext { class: IoClass::Other, cause: crate::IoCause::Direct, level: None, job: None, deadline: None };
+const CONTEXT: IoContext = IoContext::of(IoClass::Other);
 
 #[test]
 fn refuses_what_is_outside_or_misaligned_and_changes_nothing() {

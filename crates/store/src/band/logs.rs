@@ -46,8 +46,7 @@ const MOVES_MAX: u32 = 4;
 /// Bands are scarce while at most this fraction of them is available to tables (1/8).
 const SCARCE_PART: usize = 8;
 
-const COPYING: IoContext =
-    IoContext { class: IoClass::Maintenance, cause: IoCause::Cleaning, level: None, job: None, deadline: None };
+const COPYING: IoContext = IoContext { cause: IoCause::Cleaning, ..IoContext::of(IoClass::Maintenance) };
 
 /// The log band that is written.
 #[derive(Clone, Copy, Debug)]

@@ -236,13 +236,7 @@ struct Workload {
     next: u64,
 }
 
-const CONTEXT: IoContext = IoContext {
-    class: varve_media::IoClass::Other,
-    cause: varve_media::IoCause::Direct,
-    level: None,
-    job: None,
-    deadline: None,
-};
+const CONTEXT: IoContext = IoContext::of(varve_media::IoClass::Other);
 
 impl Workload {
     fn run(mut self, operations: u64) -> Outcome {

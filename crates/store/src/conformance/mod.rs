@@ -9,6 +9,8 @@
 //!
 //! Not for production: it lies in the library so that stores of other crates can join.
 
+#[cfg(test)]
+mod attempts;
 pub mod canary;
 mod concurrency;
 mod contents;

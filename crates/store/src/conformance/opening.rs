@@ -63,13 +63,7 @@ const COMPARED: u64 = 8;
 /// After so many faulty openings one process is killed; the others close their store.
 const KILLED: u64 = 16;
 const LATER: &str = "later";
-const CONTEXT: IoContext = IoContext {
-    class: varve_media::IoClass::Other,
-    cause: varve_media::IoCause::Direct,
-    level: None,
-    job: None,
-    deadline: None,
-};
+const CONTEXT: IoContext = IoContext::of(varve_media::IoClass::Other);
 
 /// What is opened.
 struct State {

@@ -10,7 +10,7 @@ use crate::record_cache::RecordCache;
 use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::sync::Arc;
-use varve_media::{AlignedBuffer, BlockDeviceExt, FileMapping, IoContext, Request};
+use varve_media::{AlignedBuffer, BlockDeviceExt, FileMapping, IoContext, Request, find_sound_answer};
 
 /// Largest piece read through the bounce buffer.
 const BOUNCE_BYTES: u64 = 1 << 20;
@@ -196,6 +196,11 @@ impl ExtentReader {
             .read_at(device_offset, bytes, context)
             .map_err(|error| self.core.media_error(&self.name, error))?;
         drop(writing);
+        if frame.open(bytes, file, index).is_none() {
+            let read =
+                |bytes: &mut [u8], context: &IoContext| self.core.device.block.read_at(device_offset, bytes, context);
+            find_sound_answer(bytes, context, read, |bytes| frame.open(bytes, file, index).is_some());
+        }
         copied(bytes, data).ok_or_else(|| {
             corruption(
                 &self.core.label,

@@ -24,7 +24,7 @@ use crate::kernel::{self, CommitPolicy, FoundNames, Kernel, Latch, Numbered, Rep
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError, SyncOrder};
+use varve_media::{BlockDeviceExt, Device, IoClass, IoContext, MediaError, SyncOrder, find_sound_answer};
 
 /// How far behind the end of a log it is looked for proof that the end is damage.
 const LOOK_AHEAD_BYTES: u64 = 1 << 20;
@@ -244,13 +244,18 @@ fn framed_length(
         let piece = &mut buffer[..length as usize];
         let lost = read_sectors(device, offset, piece, frame.frame_bytes);
         let mut lost = lost.into_iter().peekable();
-        for (at, bytes) in (offset..).step_by(frame.frame_bytes).zip(piece.chunks_exact(frame.frame_bytes)) {
+        for (at, bytes) in (offset..).step_by(frame.frame_bytes).zip(piece.chunks_exact_mut(frame.frame_bytes)) {
             if let Some((_, error)) = lost.next_if(|(lost, _)| *lost == at) {
                 if !end_found {
                     return Err(unreadable(label, &structure, at, format!("frame {index}"), error));
                 }
                 index += 1;
                 continue;
+            }
+            if !end_found && frame.open(bytes, found.file, index).is_none() {
+                let read = |bytes: &mut [u8], context: &IoContext| device.block.read_at(at, bytes, context);
+                let is_sound = |bytes: &[u8]| frame.open(bytes, found.file, index).is_some();
+                find_sound_answer(bytes, &IoContext::of(IoClass::Metadata), read, is_sound);
             }
             match frame.open(bytes, found.file, index) {
                 Some(opened) if !end_found => {

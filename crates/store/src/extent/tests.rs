@@ -8,8 +8,7 @@ use varve_media::{
     IoClass, Operation,
 };
 
-const CONTEXT: IoContext =
-    IoContext { class: IoClass::Log, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+const CONTEXT: IoContext = IoContext::of(IoClass::Log);
 
 fn device(env: &Env, capacity_bytes: u64) -> Device {
     Device::of_blocks(Arc::new(Emulated::immediate(env, "disk", capacity_bytes)))

@@ -16,10 +16,9 @@ use crate::file_store::{CreateOptions, FileKind, ReadableFile};
 use crate::hint::BlockOrigin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use varve_media::{IoCause, IoClass, IoContext};
+use varve_media::{Attempt, IoCause, IoClass, IoContext};
 
-const FILLING: IoContext =
-    IoContext { class: IoClass::Maintenance, cause: IoCause::CacheFill, level: None, job: None, deadline: None };
+const FILLING: IoContext = IoContext { cause: IoCause::CacheFill, ..IoContext::of(IoClass::Maintenance) };
 
 /// What the names of cache zones begin with.
 const ZONE_NAME: &str = "\0cache-";
@@ -94,7 +93,9 @@ impl Core {
         context: &IoContext,
         for_record: bool,
     ) -> bool {
-        let Some(cache) = self.cache.as_ref().filter(|_| file.is_table) else { return false };
+        // Who found a copy wrong asks for what it is a copy of.
+        let is_first = context.attempt == Attempt::First;
+        let Some(cache) = self.cache.as_ref().filter(|_| file.is_table && is_first) else { return false };
         let is_known = file.is_rewritten.load(Ordering::Relaxed);
         let key = file.block_key(offset_bytes);
         let found = {

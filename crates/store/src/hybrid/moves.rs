@@ -17,8 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_media::{IoCause, IoClass, IoContext};
 
-const COPYING: IoContext =
-    IoContext { class: IoClass::Maintenance, cause: IoCause::Migration, level: None, job: None, deadline: None };
+const COPYING: IoContext = IoContext { cause: IoCause::Migration, ..IoContext::of(IoClass::Maintenance) };
 
 /// Why a file is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

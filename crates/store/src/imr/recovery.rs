@@ -142,8 +142,7 @@ pub(super) fn maps_of(
     Ok((maps, owners))
 }
 
-const RESTORE: IoContext =
-    IoContext { class: IoClass::Maintenance, cause: IoCause::RewriteRestore, level: None, job: None, deadline: None };
+const RESTORE: IoContext = IoContext { cause: IoCause::RewriteRestore, ..IoContext::of(IoClass::Maintenance) };
 
 /// Fills `bytes` with what can be read; says how many of them are before the first sector that cannot be, and why.
 fn read_sectors(device: &Device, at: u64, bytes: &mut [u8], unit: usize) -> Option<(usize, MediaError)> {

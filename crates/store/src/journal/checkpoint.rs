@@ -124,23 +124,26 @@ pub(super) fn read(place: &Place, region: Region, superblock: &Superblock) -> Re
     let length = (HEADER_BYTES + expected.length_bytes as usize).next_multiple_of(unit);
     let mut bytes = place.buffer(length);
     place.read(region.offset_bytes, &mut bytes).map_err(|error| media_error(label, "metadata", error))?;
-    let found = decode_header(
-        label,
-        place.device_offset(region.offset_bytes),
-        superblock.store_id,
-        expected.generation,
-        &bytes,
-    )?;
-    let state = &bytes[HEADER_BYTES..HEADER_BYTES + expected.length_bytes as usize];
-    let checksum = crc32c::crc32c(state);
-    if found != *expected || checksum != expected.checksum {
-        return Err(corruption(
-            label,
-            "checkpoint",
-            place.device_offset(region.offset_bytes) + HEADER_BYTES as u64,
-            format!("{} bytes of crc32c {:#010x}", expected.length_bytes, expected.checksum),
-            format!("{} bytes of crc32c {checksum:#010x}", found.length_bytes),
-        ));
+    let at = place.device_offset(region.offset_bytes);
+    let checked = |bytes: &[u8]| {
+        let found = decode_header(label, at, superblock.store_id, expected.generation, bytes)?;
+        let state = &bytes[HEADER_BYTES..HEADER_BYTES + expected.length_bytes as usize];
+        let checksum = crc32c::crc32c(state);
+        match found == *expected && checksum == expected.checksum {
+            true => Ok(()),
+            false => Err(corruption(
+                label,
+                "checkpoint",
+                at + HEADER_BYTES as u64,
+                format!("{} bytes of crc32c {:#010x}", expected.length_bytes, expected.checksum),
+                format!("{} bytes of crc32c {checksum:#010x}", found.length_bytes),
+            )),
+        }
+    };
+    if let Err(damage) = checked(&bytes)
+        && !place.find_sound(region.offset_bytes, &mut bytes, |bytes| checked(bytes).is_ok())
+    {
+        return Err(damage);
     }
-    Ok(state.to_vec())
+    Ok(bytes[HEADER_BYTES..HEADER_BYTES + expected.length_bytes as usize].to_vec())
 }

@@ -41,6 +41,7 @@ use super::place::Place;
 use super::{Superblock, TRANSFER_BYTES, corruption, unreadable};
 use crate::error::StoreError;
 use crate::wire::Reader;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use varve_media::{AlignedBuffer, MediaError};
 
@@ -159,6 +160,8 @@ pub(super) struct LogReader<'a> {
     piece_units: Range<u64>,
     /// Units of the piece that cannot be read, and what the device says.
     unreadable: Vec<(u64, MediaError)>,
+    /// Damaged units of which the device has no other answer.
+    damaged: BTreeSet<u64>,
 }
 
 impl<'a> LogReader<'a> {
@@ -167,7 +170,7 @@ impl<'a> LogReader<'a> {
         let log_units = superblock.regions.log.length_bytes / unit;
         let piece_bytes = (log_units * unit).min(TRANSFER_BYTES as u64) as usize;
         let (piece, unreadable) = (place.buffer(piece_bytes), Vec::new());
-        LogReader { place, superblock, log_units, piece, piece_units: 0..0, unreadable }
+        LogReader { place, superblock, log_units, piece, piece_units: 0..0, unreadable, damaged: BTreeSet::new() }
     }
 
     fn offset(&self, unit: u64) -> u64 {
@@ -200,7 +203,18 @@ impl<'a> LogReader<'a> {
             return Unit::Unreadable;
         }
         let start = (number - self.piece_units.start) as usize * unit;
-        classify(&self.piece[start..start + unit], self.superblock.store_id, self.superblock.generation)
+        let (store_id, generation) = (self.superblock.store_id, self.superblock.generation);
+        let is_damaged = |bytes: &[u8]| matches!(classify(bytes, store_id, generation), Unit::Damaged);
+        if is_damaged(&self.piece[start..start + unit]) && !self.damaged.contains(&number) {
+            let (place, offset) = (self.place, self.offset(number));
+            let bytes = &mut self.piece[start..start + unit];
+            if !place.find_sound(offset, bytes, |bytes| {
+                matches!(classify(bytes, store_id, generation), Unit::Present { .. })
+            }) {
+                self.damaged.insert(number);
+            }
+        }
+        classify(&self.piece[start..start + unit], store_id, generation)
     }
 
     /// What the device says of a unit in memory that cannot be read.

@@ -196,8 +196,7 @@ struct InZones {
     state: Vec<u8>,
 }
 
-pub(crate) const METADATA: IoContext =
-    IoContext { class: IoClass::Metadata, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+pub(crate) const METADATA: IoContext = IoContext::of(IoClass::Metadata);
 
 /// A journal that is being made: both places say so, and whatever was there is gone.
 pub(crate) struct Formatting {

@@ -5,8 +5,8 @@ use crate::error::StoreError;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_media::{
-    AlignedBuffer, BlockDeviceExt, Device, MediaError, Request, Transfer, ZoneCondition, ZoneControl, ZoneDescription,
-    ZoneId,
+    AlignedBuffer, BlockDeviceExt, Device, IoContext, MediaError, Request, Transfer, ZoneCondition, ZoneControl,
+    ZoneDescription, ZoneId, find_sound_answer,
 };
 
 /// A part of a device with addresses of its own, from 0. Cheap to clone.
@@ -93,11 +93,21 @@ impl Place {
     }
 
     /// Fills `data` in large pieces, whole sectors of it.
-    pub(super) fn read(&self, mut offset_bytes: u64, mut data: &mut [u8]) -> Result<(), MediaError> {
+    pub(super) fn read(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError> {
+        self.read_as(offset_bytes, data, &METADATA)
+    }
+
+    /// Looks for a sound answer to a read whose first answer, in `data`, is wrong.
+    pub(super) fn find_sound(&self, offset_bytes: u64, data: &mut [u8], is_sound: impl FnMut(&[u8]) -> bool) -> bool {
+        let read = |data: &mut [u8], context: &IoContext| self.read_as(offset_bytes, data, context);
+        find_sound_answer(data, &METADATA, read, is_sound)
+    }
+
+    fn read_as(&self, mut offset_bytes: u64, mut data: &mut [u8], context: &IoContext) -> Result<(), MediaError> {
         while !data.is_empty() {
             let (at, length) = self.locate(offset_bytes, data.len());
             let (piece, rest) = data.split_at_mut(length);
-            self.device.block.read_at(at, piece, &METADATA)?;
+            self.device.block.read_at(at, piece, context)?;
             (data, offset_bytes) = (rest, offset_bytes + length as u64);
         }
         Ok(())

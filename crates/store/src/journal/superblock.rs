@@ -321,8 +321,18 @@ fn slot_bytes(device: &Device) -> usize {
 /// What one of the two places of superblocks holds.
 fn read_slot(place: &Place, offset_bytes: u64) -> Slot {
     let mut bytes = place.buffer(slot_bytes(&place.device));
+    let decoded = |bytes: &[u8]| decode(&place.label, place.device_offset(offset_bytes), bytes);
     match place.read(offset_bytes, &mut bytes) {
-        Ok(()) => decode(&place.label, place.device_offset(offset_bytes), &bytes),
+        Ok(()) => match decoded(&bytes) {
+            Slot::Damaged(_) | Slot::Foreign(_)
+                if place.find_sound(offset_bytes, &mut bytes, |bytes| {
+                    matches!(decoded(bytes), Slot::Valid(_) | Slot::Identity(_))
+                }) =>
+            {
+                decoded(&bytes)
+            }
+            slot => slot,
+        },
         Err(error) => Slot::Damaged(media_error(&place.label, "superblock", error)),
     }
 }

@@ -8,13 +8,7 @@ use varve_media::{
     MemoryDirectoryOptions, Operation, OsDirectory,
 };
 
-const CONTEXT: IoContext = IoContext {
-    class: varve_media::IoClass::Log,
-    cause: varve_media::IoCause::Direct,
-    level: None,
-    job: None,
-    deadline: None,
-};
+const CONTEXT: IoContext = IoContext::of(varve_media::IoClass::Log);
 
 /// A store whose calls are counted and can fail.
 fn counted(env: &Env) -> (PlainStore, FaultInjector) {

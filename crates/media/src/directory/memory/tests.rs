@@ -3,8 +3,7 @@ use crate::layer::CrashVariant;
 use std::collections::BTreeMap;
 
 const WRITE: OpenMode = OpenMode { write: true, create: true, truncate: false, direct: false };
-const CONTEXT: IoContext =
-    IoContext { class: crate::IoClass::Other, cause: crate::IoCause::Direct, level: None, job: None, deadline: None };
+const CONTEXT: IoContext = IoContext::of(crate::IoClass::Other);
 
 fn write(directory: &MemoryDirectory, name: &str, offset_bytes: u64, data: &[u8]) -> Arc<dyn DirectoryFile> {
     let file = directory.open(name, WRITE).unwrap();

@@ -34,8 +34,7 @@ const CONVENTIONAL_ZONES: u64 = 16;
 const GROUP_ZONES: u64 = 12;
 /// Zones that the band table of a fast device takes, where that allows enough active zones for two copies.
 const METADATA_ZONES: u64 = 3 * GROUP_ZONES;
-const CONTEXT: IoContext =
-    IoContext { class: IoClass::Other, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+const CONTEXT: IoContext = IoContext::of(IoClass::Other);
 
 fn zoned(env: &Env, name: &str, zones: u64, conventional_zones: u64, active_zones_max: u32) -> Device {
     let all = ZoneGeometry::fit(zones * ZONE_BYTES, ZONE_BYTES).unwrap();

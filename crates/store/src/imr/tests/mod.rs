@@ -19,8 +19,7 @@ use varve_media::{
     RamBacking, Request, TrackGeometry, TrackTier, Transfer,
 };
 
-const CONTEXT: IoContext =
-    IoContext { class: IoClass::Flush, cause: varve_media::IoCause::Direct, level: None, job: None, deadline: None };
+const CONTEXT: IoContext = IoContext::of(IoClass::Flush);
 const TRACK_BYTES: u64 = 8 << 10;
 
 /// Sizes of a disk.
