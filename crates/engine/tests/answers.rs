@@ -49,6 +49,7 @@ fn open_array(env: &Env, level: RaidLevel, members: &[Device]) -> (Device, Array
         chunk_bytes: Some(CHUNK_BYTES),
         dix: Dix::On,
         journal: None,
+        protection: None,
     };
     let given: Vec<Option<Device>> = members.iter().cloned().map(Some).collect();
     Array::open(env, &given, &parameters, &ArrayOpening::default()).expect("an array")

@@ -96,6 +96,7 @@ fn opened(env: &Env, level: RaidLevel, members: &[Device]) -> Result<(Device, Ar
         chunk_bytes: Some(CHUNK_BYTES),
         dix: Dix::On,
         journal: Some(StripeJournal::Members),
+        protection: None,
     };
     let mut opening = ArrayOpening::default();
     loop {
