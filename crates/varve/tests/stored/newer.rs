@@ -145,8 +145,8 @@ fn table(bytes: &mut [u8]) -> bool {
 const ARRAY_MEMBER: &[u8] = b"VARVERAI";
 /// What the superblock and the intent map of a member lie in.
 const ARRAY_UNIT_BYTES: usize = 4096;
-/// The newest version of the superblock: an array without a journal of stripes is of the one before it.
-const ARRAY_VERSION: u8 = 2;
+/// The newest version of the superblock: an array without a journal of stripes on a device is of an earlier one.
+const ARRAY_VERSION: u8 = 3;
 
 fn array_superblock(bytes: &mut [u8]) -> bool {
     if !bytes.starts_with(ARRAY_MEMBER) {
