@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use varve::media::{Counters, IoClass};
 use varve::spec::ByteSize;
-use varve::stack::Stack;
+use varve::stack::{Stack, StackDevice};
 use varve::store::StoreMeasure;
 
 /// A size with one decimal: `1.5 GiB`.
@@ -39,16 +39,25 @@ pub(crate) struct DeviceCounters {
     role: &'static str,
     name: String,
     counters: Counters,
+    /// Members that are not in use, and what the array counted, if it is one.
+    array: Option<(usize, Vec<(&'static str, u64)>)>,
 }
 
-/// Counters of every device of `stack`.
+/// Counters of every device of `stack`, each array before its members.
 pub(crate) fn devices(stack: &Stack) -> Vec<DeviceCounters> {
-    let of = |device: &varve::stack::StackDevice| DeviceCounters {
-        role: device.role().name(),
+    let mut all = Vec::new();
+    stack.devices().iter().for_each(|device| add_device(device, device.role().name(), &mut all));
+    all
+}
+
+fn add_device(device: &StackDevice, role: &'static str, all: &mut Vec<DeviceCounters>) {
+    all.push(DeviceCounters {
+        role,
         name: device.description().name.clone(),
         counters: device.device().block.counters(),
-    };
-    stack.devices().iter().map(of).collect()
+        array: device.array().map(|array| (array.degraded_members(), array.statistics().measures())),
+    });
+    device.members().iter().for_each(|member| add_device(member, "member", all));
 }
 
 impl DeviceCounters {
@@ -76,6 +85,11 @@ impl DeviceCounters {
             "read_bytes_by_class": by_class(&counters.read_bytes_by_class),
             "written_bytes_by_class": by_class(&counters.written_bytes_by_class),
             "written_bytes_by_level": counters.written_bytes_by_level,
+            "array": self.array.as_ref().map(|(degraded_members, measures)| {
+                let measures = measures.iter().map(|(name, value)| (name.replace(' ', "_"), json!(value)));
+                let degraded = ("degraded_members".to_owned(), json!(degraded_members));
+                measures.chain([degraded]).collect::<Value>()
+            }),
             "time_nanos": {
                 "seek": counters.time.seek_nanos,
                 "rotation": counters.time.rotation_nanos,
@@ -117,6 +131,12 @@ impl fmt::Display for DeviceCounters {
             let shown = parts
                 .map(|(name, nanos)| format!("{name} {}.{:03} s", nanos / 1_000_000_000, nanos / 1_000_000 % 1000));
             writeln!(f, "  time: {}", shown.join(", "))?;
+        }
+        if let Some((degraded_members, measures)) = &self.array {
+            writeln!(f, "  members that are lost or being rebuilt: {degraded_members}")?;
+            for (name, value) in measures.iter().filter(|(_, value)| *value > 0) {
+                writeln!(f, "  {name}: {value}")?;
+            }
         }
         Ok(())
     }

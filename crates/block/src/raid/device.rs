@@ -62,6 +62,50 @@ pub struct ArrayStatistics {
     pub accepted_answers: u64,
 }
 
+impl ArrayStatistics {
+    /// Every number with its name.
+    pub fn measures(&self) -> Vec<(&'static str, u64)> {
+        let &ArrayStatistics {
+            plain_writes,
+            full_stripe_writes,
+            read_modify_writes,
+            reconstruct_writes,
+            recovering_writes,
+            recovered_reads,
+            failed_members,
+            intent_updates,
+            resynced_stripes,
+            repaired_stripes,
+            rebuilt_stripes,
+            scrubbed_stripes,
+            mismatches,
+            redone_requests,
+            rewritten_columns,
+            other_answers,
+            accepted_answers,
+        } = self;
+        vec![
+            ("plain writes", plain_writes),
+            ("full stripe writes", full_stripe_writes),
+            ("read modify writes", read_modify_writes),
+            ("reconstruct writes", reconstruct_writes),
+            ("recovering writes", recovering_writes),
+            ("recovered reads", recovered_reads),
+            ("failed members", failed_members),
+            ("intent updates", intent_updates),
+            ("resynced stripes", resynced_stripes),
+            ("repaired stripes", repaired_stripes),
+            ("rebuilt stripes", rebuilt_stripes),
+            ("scrubbed stripes", scrubbed_stripes),
+            ("mismatches", mismatches),
+            ("redone requests", redone_requests),
+            ("rewritten columns", rewritten_columns),
+            ("other answers", other_answers),
+            ("accepted answers", accepted_answers),
+        ]
+    }
+}
+
 /// A part of a stripe that could not be read, or did not fit its protection information.
 #[derive(Clone, Debug)]
 pub struct Incident {

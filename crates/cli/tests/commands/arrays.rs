@@ -82,3 +82,25 @@ fn status_and_scrub_say_what_is_there() {
     let refused = failure(2, &["array", "status", "ram:16MiB"]);
     assert!(!refused.is_empty());
 }
+
+#[test]
+fn statistics_show_what_an_array_did_and_where_its_tuples_and_journal_lie() {
+    let place = Place::new();
+    let journal = format!(",journal=(ram:8MiB?backing=file:{})", place.path("j"));
+    for (options, beside, journal) in [("", false, "none"), (&format!("?pi=beside{journal}")[..], true, "device")] {
+        let names: Vec<String> = ["a", "b", "c"].iter().map(|name| format!("{name}-{journal}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let spec = array_of(&place, &names, options);
+        expect(0, &["put", &spec, "key", "value"]);
+        let status = &json(&["array", "status", &spec])["arrays"][0];
+        assert_eq!(status["journal"], journal, "{status}");
+        assert_eq!(status["protection"]["beside"].as_bool().unwrap_or(false), beside, "{status}");
+        let stats = json(&["stats", &spec]);
+        let devices = stats["devices"].as_array().unwrap();
+        assert_eq!(devices.len(), if beside { 5 } else { 4 }, "{stats}");
+        assert_eq!(devices[0]["array"]["degraded_members"], 0, "{stats}");
+        assert!(devices[0]["array"]["mismatches"].is_u64() && devices[1]["role"] == "member", "{stats}");
+        let shown = expect(0, &["stats", &spec]);
+        assert!(shown.contains("members that are lost or being rebuilt: 0"), "{shown}");
+    }
+}

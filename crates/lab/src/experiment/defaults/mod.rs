@@ -20,7 +20,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[REGRET, TUNING];
 const DESCRIPTION: &str = "Ours. Every medium under its default, the paper's configuration, a plain leveled tree and obvious alternatives: a load and \
                            YCSB A to F in sequence, each with the debt of those before; on another store a load, seeks, a full scan, overwriting, a \
                            queue, random deletes, and the scans again. Regret is how much better the best configuration of a medium is than its \
-                           default. Sizes and times are those of the full size, divided; blocks and what scans read at once first are not.";
+                           default. Sizes and times are those of the full size, divided; blocks and what scans read at once first are not. \
+                           Where a store is full before its workloads end, their cells are missing and the stores are counted.";
 
 const REGRET: Experiment = Experiment {
     id: "defaults/regret",
@@ -76,6 +77,26 @@ struct Measure {
 #[derive(Debug, Default)]
 struct Measured {
     all: Vec<Measure>,
+    /// Stores that were full before their workloads ended. What those would have measured is missing.
+    full_stores: u64,
+}
+
+/// Phases of a store, or none where it was full.
+fn unless_full(
+    phases: Result<Vec<PhaseResult>, LabError>,
+    full_stores: &mut u64,
+) -> Result<Vec<PhaseResult>, LabError> {
+    match phases {
+        Err(LabError::Target { error, .. }) if is_full(&*error) => {
+            *full_stores += 1;
+            Ok(Vec::new())
+        }
+        phases => phases,
+    }
+}
+
+fn is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    error.downcast_ref::<varve::Error>().is_some_and(|error| error.kind() == varve::ErrorKind::NoSpace)
 }
 
 impl Measured {
@@ -124,14 +145,18 @@ fn wanted(run: &Run<'_>, set: Set, medium: Medium, configuration: Configuration,
             let of = (set, scale, seed);
             let mixes = {
                 let target = emulated::open(env, &spec, &options)?;
-                sequence::run_mixes(env, &target, of)?
+                unless_full(sequence::run_mixes(env, &target, of), &mut measured.full_stores)?
             };
             measured.add_phases(&mixes);
-            measured.add_bytes("bytes written, load and YCSB", &mixes);
+            if !mixes.is_empty() {
+                measured.add_bytes("bytes written, load and YCSB", &mixes);
+            }
             let target: Arc<dyn Target> = emulated::open(env, &spec, &options)?;
-            let others = sequence::run_others(env, &target, of)?;
+            let others = unless_full(sequence::run_others(env, &target, of), &mut measured.full_stores)?;
             measured.add_phases(&others);
-            measured.add_bytes("bytes written, the others", &others);
+            if !others.is_empty() {
+                measured.add_bytes("bytes written, the others", &others);
+            }
             // After the overwriting: how much more than the data it takes.
             if let Some(space) =
                 others.iter().find(|phase| phase.name == "overwrite").and_then(|phase| phase.amplification.space)
@@ -252,8 +277,14 @@ fn compare(run: &Run<'_>, set: Set, media: &[Medium]) -> Result<Report, LabError
         let configurations = medium.configurations();
         let mut by_name: Vec<(&str, Means)> = Vec::new();
         for configuration in &configurations {
-            by_name.push((configuration.name, means(&measured[place..place + seeds])));
+            let of_seeds = &measured[place..place + seeds];
+            by_name.push((configuration.name, means(of_seeds)));
             place += seeds;
+            let full_stores: u64 = of_seeds.iter().map(|measured| measured.full_stores).sum();
+            if full_stores > 0 {
+                let scheme = format!("{medium}: {}", configuration.name);
+                ours(&mut report, &scheme, "stores that were full before the end", "1", full_stores as f64);
+            }
         }
         for (configuration, means) in &by_name {
             for measure in means.values() {
@@ -312,6 +343,23 @@ mod tests {
                 .find(|row| row.scheme == format!("{medium}: default") && row.metric == "cells beyond the goal");
             assert_eq!(default.and_then(|row| row.ours), Some(missed as f64), "{medium}");
         }
+    }
+
+    /// A full medium is a result, not the end of a run of hours.
+    #[test]
+    fn a_full_store_is_counted_and_other_errors_end_the_run() {
+        let full = simulate(1, |env| {
+            let db = varve::Varve::builder().env(env).open_spec(&"ram:4MiB".parse().unwrap()).unwrap();
+            let error = (0..10_000_u32).find_map(|key| db.put(key.to_le_bytes(), [7; 4096]).err());
+            let error = Box::new(error.expect("a full medium"));
+            Ok(LabError::Target { target: "ram".to_owned(), operation: "put", error })
+        });
+        let mut full_stores = 0;
+        assert!(unless_full(Err(full.unwrap()), &mut full_stores).unwrap().is_empty());
+        assert_eq!(full_stores, 1);
+        let other = LabError::invalid("medium", "of another kind".to_owned());
+        assert!(unless_full(Err(other), &mut full_stores).is_err());
+        assert_eq!(full_stores, 1);
     }
 
     /// Every medium of every set is one that a store stands on, at full size and at the smallest scale.
