@@ -27,7 +27,7 @@ struct PendingAnswer {
     stripe: u64,
     range: Range<u64>,
     suspects: ColumnSet,
-    /// Of the answer.
+    /// Checksum of the answer.
     crc32c: u32,
 }
 

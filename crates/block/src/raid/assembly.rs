@@ -209,7 +209,7 @@ fn check_parameters(newest: &Superblock, members: usize, parameters: &ArrayParam
     }
 }
 
-/// What the device that was given as the journal is.
+/// Use of the device that was given as the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JournalUse {
     /// The journal of the array, or none where the array has none on a device.

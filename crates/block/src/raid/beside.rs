@@ -18,6 +18,7 @@
 //! small reads one request. Reads for maintenance do not use it.
 
 use super::cost;
+use super::member::execute_all;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -399,14 +400,11 @@ impl TuplesBeside {
         }
     }
 
-    fn execute_inner(&self, mut requests: Vec<Request<'_>>, context: &IoContext) -> Vec<Result<(), MediaError>> {
-        if requests.is_empty() {
-            return Vec::new();
+    fn execute_inner(&self, requests: Vec<Request<'_>>, context: &IoContext) -> Vec<Result<(), MediaError>> {
+        match requests.is_empty() {
+            true => Vec::new(),
+            false => execute_all(&self.inner, requests, context),
         }
-        let result = self.inner.block.execute(&mut requests, context);
-        // A batch that failed as a whole failed in each of its requests.
-        let as_a_whole = result.err().filter(|_| requests.iter().all(|request| request.outcome.is_ok()));
-        requests.into_iter().map(|request| as_a_whole.clone().map_or(request.outcome, Err)).collect()
     }
 
     /// Reads data and tuples.
@@ -513,7 +511,7 @@ impl TuplesBeside {
         }
     }
 
-    /// The blocks of groups that are written, as they are. Those of `replaced` groups are all written anew.
+    /// Reads the blocks of groups that are written. Those of `replaced` groups are not read: each of their tuples is replaced.
     ///
     /// A block that cannot be read fits no data from now on, but for what is written: redundancy has them.
     fn blocks_before(

@@ -169,7 +169,7 @@ fn run<'a>(device: &Device, ios: impl Iterator<Item = &'a mut MemberIo>, context
             },
         ));
     }
-    let mut requests: Vec<Request<'_>> = slices
+    let requests: Vec<Request<'_>> = slices
         .iter_mut()
         .map(|(offset_bytes, slices)| {
             let transfer = match slices {
@@ -182,12 +182,21 @@ fn run<'a>(device: &Device, ios: impl Iterator<Item = &'a mut MemberIo>, context
             Request { offset_bytes: *offset_bytes, transfer, outcome: Ok(()) }
         })
         .collect();
+    for (outcome, done) in outcomes.into_iter().zip(execute_all(device, requests, context)) {
+        *outcome = done;
+    }
+}
+
+/// Does requests of a device as one batch, and returns the outcome of each.
+pub(super) fn execute_all(
+    device: &Device,
+    mut requests: Vec<Request<'_>>,
+    context: &IoContext,
+) -> Vec<Result<(), MediaError>> {
     let result = device.block.execute(&mut requests, context);
     // A batch that failed as a whole failed in each of its requests.
     let as_a_whole = result.err().filter(|_| requests.iter().all(|request| request.outcome.is_ok()));
-    for (outcome, request) in outcomes.into_iter().zip(requests) {
-        *outcome = as_a_whole.clone().map_or(request.outcome, Err);
-    }
+    requests.into_iter().map(|request| as_a_whole.clone().map_or(request.outcome, Err)).collect()
 }
 
 /// Work of the caller while members do I/O. Both functions get the index of the I/O, the slot of its member, and the I/O,

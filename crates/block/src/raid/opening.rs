@@ -30,7 +30,7 @@ pub(super) const DATA_OFFSETS: [u64; 2] = [128 << 10, 1 << 20];
 /// Members from this size on have the larger offset, in bytes.
 const LARGE_MEMBER_BYTES: u64 = 1 << 30;
 
-/// Who keeps the protection information of an array's members.
+/// Place of the protection information of an array's members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ProtectionPlace {
     /// The members do, if they can.
@@ -56,7 +56,7 @@ pub struct ArrayParameters {
     /// Place of the journal of stripes; `None` keeps that of an existing array, and is [`StripeJournal::None`] for a new one.
     /// Levels without parity have one only where tuples lie beside the data.
     pub journal: Option<StripeJournal>,
-    /// Who keeps protection information; `None` keeps what an existing array has, and is [`ProtectionPlace::Members`] for a new one.
+    /// Place of the protection information; `None` keeps that of an existing array, and is [`ProtectionPlace::Members`] for a new one.
     pub protection: Option<ProtectionPlace>,
 }
 
@@ -98,7 +98,7 @@ pub struct ArrayStatus {
     pub region_bytes: u64,
     /// Format of the members' protection information.
     pub protection: Option<ProtectionFormat>,
-    /// Who keeps it.
+    /// Its place.
     pub protection_place: ProtectionPlace,
     /// Place of the journal of stripes.
     pub journal: StripeJournal,
