@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use std::fmt;
-use varve::media::{Counters, IoClass};
+use varve::media::{Counters, IoClass, MemoryCounters};
 use varve::spec::ByteSize;
 use varve::stack::{Stack, StackDevice};
 use varve::store::StoreMeasure;
@@ -85,6 +85,16 @@ impl DeviceCounters {
             "read_bytes_by_class": by_class(&counters.read_bytes_by_class),
             "written_bytes_by_class": by_class(&counters.written_bytes_by_class),
             "written_bytes_by_level": counters.written_bytes_by_level,
+            "memory": (counters.memory != MemoryCounters::default()).then(|| json!({
+                "loads": counters.memory.loads,
+                "loaded_lines": counters.memory.loaded_lines,
+                "loaded_bytes": counters.memory.loaded_bytes,
+                "stores": counters.memory.stores,
+                "stored_lines": counters.memory.stored_lines,
+                "stored_bytes": counters.memory.stored_bytes,
+                "flushed_lines": counters.memory.flushed_lines,
+                "fences": counters.memory.fences,
+            })),
             "array": self.array.as_ref().map(|(degraded_members, measures)| {
                 let measures = measures.iter().map(|(name, value)| (name.replace(' ', "_"), json!(value)));
                 let degraded = ("degraded_members".to_owned(), json!(degraded_members));
@@ -118,6 +128,13 @@ impl fmt::Display for DeviceCounters {
             "  {} seeks, {} reads from its cache, {} errors",
             counters.seeks, counters.cache_hits, counters.errors
         )?;
+        let MemoryCounters { loaded_lines, stored_lines, flushed_lines, fences, .. } = counters.memory;
+        if counters.memory != MemoryCounters::default() {
+            writeln!(
+                f,
+                "  {loaded_lines} lines loaded, {stored_lines} stored, {flushed_lines} flushed; {fences} fences"
+            )?;
+        }
         let time = &counters.time;
         let parts = [
             ("seek", time.seek_nanos),

@@ -1,8 +1,9 @@
-//! Byte-addressable persistent memory.
+//! The facet of byte-addressable persistent memory.
 
 use crate::device::Facet;
-use crate::error::MediaError;
+use crate::error::{MediaError, Operation};
 use crate::layer::{BlockBytes, CrashBytes, FaultBytes, Layer, TraceBytes};
+use crate::memory::{MemoryCounters, Persistence, PersistentMemory};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,6 +20,11 @@ pub trait ByteAddressable: Send + Sync {
     fn capacity_bytes(&self) -> u64;
     /// Unit of write-back, a power of two.
     fn line_bytes(&self) -> u32;
+    /// What a fence buys. Constant while the device is open.
+    fn persistence(&self) -> Persistence;
+    /// The memory itself, to read it in place. `None` where a layer has to see every load, or where the content is in blocks.
+    /// [`MemoryReader`] reads either.
+    fn borrowed(self: Arc<Self>) -> Option<Arc<PersistentMemory>>;
     /// Copies `data.len()` bytes from `offset_bytes`.
     fn load(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError>;
     /// Copies `data` to `offset_bytes`; not durable yet.
@@ -28,6 +34,56 @@ pub trait ByteAddressable: Send + Sync {
     /// Waits for every write-back noted in `queue` (SFENCE) and empties it. What was stored before the line was flushed
     /// is durable when this returns. After an error nothing is known, and the queue is as it was.
     fn fence(&self, queue: &mut FlushQueue) -> Result<(), MediaError>;
+    /// Accesses so far; all zero where the content is in blocks, which count for themselves.
+    fn counters(&self) -> MemoryCounters;
+}
+
+/// Reads memory in place where that is possible, and a copy of it elsewhere. A clone reads the same memory.
+#[derive(Clone)]
+pub struct MemoryReader {
+    bytes: Arc<dyn ByteAddressable>,
+    borrowed: Option<Arc<PersistentMemory>>,
+}
+
+impl MemoryReader {
+    /// A reader of this memory.
+    pub fn new(bytes: &Arc<dyn ByteAddressable>) -> Self {
+        MemoryReader { bytes: bytes.clone(), borrowed: bytes.clone().borrowed() }
+    }
+
+    /// True if reads take no copy.
+    pub fn is_in_place(&self) -> bool {
+        self.borrowed.is_some()
+    }
+
+    /// What `read` makes of the bytes of a range. Costs no copy and no virtual call where [`MemoryReader::is_in_place`].
+    ///
+    /// # Errors
+    /// [`MediaError::OutOfRange`]; what a layer says, and then `read` was not called.
+    ///
+    /// # Safety
+    /// As [`PersistentMemory::read`]: nothing changes the range while `read` runs.
+    #[inline]
+    pub unsafe fn read<T>(&self, range: Range<u64>, read: impl FnOnce(&[u8]) -> T) -> Result<T, MediaError> {
+        if let Some(memory) = &self.borrowed {
+            // SAFETY: as the caller says.
+            return unsafe { memory.read(range, read) };
+        }
+        let capacity_bytes = self.bytes.capacity_bytes();
+        let length_bytes = range.end.checked_sub(range.start).unwrap_or(u64::MAX);
+        if range.end > capacity_bytes || length_bytes > capacity_bytes {
+            return Err(MediaError::OutOfRange {
+                device: "memory".to_owned(),
+                operation: Operation::Read,
+                offset_bytes: range.start,
+                length_bytes,
+                capacity_bytes,
+            });
+        }
+        let mut copy = vec![0; length_bytes as usize];
+        self.bytes.load(range.start, &mut copy)?;
+        Ok(read(&copy))
+    }
 }
 
 /// Lines whose write-back was started and not yet waited for.
@@ -76,7 +132,7 @@ impl Facet for dyn ByteAddressable {
             Layer::Fault { injector, name, .. } => Some(FaultBytes::facet(injector, name, inner)),
             Layer::Trace { tracer, name } => Some(TraceBytes::facet(tracer, name, inner)),
             Layer::Crash(layer) => Some(CrashBytes::facet(layer, inner)),
-            Layer::CrashImage(block) | Layer::Overlay(block) => Some(BlockBytes::facet(block, inner.line_bytes())),
+            Layer::CrashImage(block) | Layer::Overlay(block) => Some(BlockBytes::facet(block, &**inner)),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::context::{IoCause, IoClass, IoContext};
 use crate::emulated::ZoneCommand;
 use crate::error::MediaError;
 use crate::layer::Layer;
+use crate::memory::MemoryCounters;
 use crate::protection::ProtectionFormat;
 use crate::request::{Request, Transfer};
 use crate::tracks::{TrackControl, TrackGeometry};
@@ -201,6 +202,8 @@ pub struct Counters {
     pub time: TimeSpent,
     /// What a translation layer did.
     pub cleaning: CleaningCounters,
+    /// Lines, bytes and fences of byte-addressable memory.
+    pub memory: MemoryCounters,
 }
 
 impl Counters {

@@ -24,6 +24,7 @@ mod hardware;
 mod holes;
 mod layer;
 mod marks;
+mod memory;
 mod place;
 pub mod presets;
 pub mod probe;
@@ -40,7 +41,7 @@ mod zones;
 
 pub use answers::{ANSWERS_MAX, find_sound_answer};
 pub use buffer::AlignedBuffer;
-pub use bytes::{ByteAddressable, FlushQueue};
+pub use bytes::{ByteAddressable, FlushQueue, MemoryReader};
 pub use context::{Attempt, IoCause, IoClass, IoContext, JobId};
 pub use device::{
     BlockDevice, BlockDeviceExt, Capabilities, CleaningCounters, Counters, Device, Geometry, NominalPerformance,
@@ -66,6 +67,7 @@ pub use marks::{
     ARRAY_MEMBER_MARK, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1,
     RELOCATION_UNIT_BYTES, WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
 };
+pub use memory::{LineInstruction, MemoryCounters, MemoryModel, Persistence, PersistentMemory};
 pub use place::{FileMode, MadePlace, check_image_path};
 pub use protection::{GuardKind, ProtectionFormat, ProtectionMismatch, ProtectionTag, ProtectionTuple, ProtectionType};
 pub use request::{Request, RequestPart, Transfer, check_request};

@@ -1,7 +1,7 @@
 //! Specs become stacks: on directories, on devices, with layers, or errors that say why not.
 
 use varve::env::Env;
-use varve::media::{BlockDeviceExt, IoContext, ZoneId};
+use varve::media::{BlockDeviceExt, FlushQueue, IoContext, ZoneId};
 use varve::spec::SpecErrorKind;
 use varve::stack::StackBuilder;
 use varve::{Error, ErrorKind, Spec};
@@ -685,6 +685,37 @@ fn a_database_on_a_host_aware_disk() {
         found.push(client.join().unwrap());
     }
     assert!(found[0].len() > 1500 && found.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn persistent_memory_by_spec() {
+    let env = Env::sim(1);
+    let builder = StackBuilder::new(&env);
+    let mut charged = Vec::new();
+    for model in ["nvdimm", "pcm", "optane", "cxl"] {
+        let text = format!("pmem:64MiB?model={model}");
+        let device = builder.devices(&spec(&text)).unwrap().remove(0);
+        let (description, memory) = (device.description(), device.device().bytes.clone().expect("memory"));
+        assert_eq!((description.model.as_str(), description.time.as_str()), (model, "virtual"));
+        assert_eq!((description.capacity_bytes, memory.capacity_bytes()), (64 << 20, 64 << 20));
+        let before = env.charged_total_nanos();
+        memory.load(0, &mut [0; 64]).unwrap();
+        memory.flush(0..64, &mut FlushQueue::default()).unwrap();
+        charged.push(env.charged_total_nanos() - before);
+    }
+    assert_eq!(charged, [50 + 50, 100 + 400, 305 + 90, 200 + 200]);
+    assert!(spec("pmem:1GiB").suitable_env(1).is_virtual());
+    assert!(!spec("pmem:1GiB?pace").suitable_env(1).is_virtual());
+    assert_eq!(builder.store_of(&spec("pmem:1GiB")).unwrap(), Some(("extent", false)));
+    for (text, expected) in [
+        ("pmem:1GiB?model=dram", "model"),
+        ("pmem:100B", "a capacity of at least one sector of 512 bytes"),
+        ("pmem:200TiB", "memory"),
+    ] {
+        let refused = text.parse().map_err(Error::from).and_then(|spec: Spec| builder.devices(&spec).map(drop));
+        let error = refused.expect_err(text).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
 }
 
 #[test]

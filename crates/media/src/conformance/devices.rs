@@ -1,11 +1,11 @@
-//! The table of devices that stores are tested on: each kind of rules says beside itself which they are, and joins by its
-//! name below.
+//! The table of devices that stores are tested on: each kind of device says in its own folder which they are, and joins
+//! by the name of the folder below.
 
 use crate::device::{Device, Geometry};
 use crate::emulated::{Emulated, Immediate, RamBacking, Rules};
 use varve_env::Env;
 
-/// A device of memory and its rules.
+/// A device that is emulated in memory.
 #[derive(Clone, Copy)]
 pub struct TestedDevice {
     /// What it is, for messages.
@@ -16,22 +16,23 @@ pub struct TestedDevice {
 
 /// Makes the table, and gives what is in it its names.
 macro_rules! devices {
-    ($($rules:ident,)*) => {
-        $(pub use crate::emulated::rules::$rules::conformance::*;)*
+    ($($($folder:ident)::+,)*) => {
+        $(pub use crate::$($folder)::+::conformance::*;)*
 
         /// All of them.
         pub fn devices() -> impl Iterator<Item = &'static TestedDevice> {
-            let of_rules: &[&'static [TestedDevice]] = &[$(crate::emulated::rules::$rules::conformance::TESTED),*];
-            of_rules.iter().copied().flatten()
+            let kinds: &[&'static [TestedDevice]] = &[$(crate::$($folder)::+::conformance::TESTED),*];
+            kinds.iter().copied().flatten()
         }
     };
 }
 
 devices! {
-    conventional,
-    interlaced,
-    protected,
-    zoned,
+    emulated::rules::conventional,
+    emulated::rules::interlaced,
+    emulated::rules::protected,
+    emulated::rules::zoned,
+    memory,
 }
 
 /// Memory of these sizes under rules.
@@ -104,7 +105,10 @@ mod tests {
                 TraceDevice::device(&env, Arc::new(MemoryTrace::new()), &made),
                 OverlayDevice::device(&made).expect("an overlay"),
             ];
-            above.iter().for_each(|above| check_facets(device.name, above));
+            for above in &above {
+                check_facets(device.name, above);
+                assert_eq!(above.bytes.is_some(), made.bytes.is_some(), "{}", device.name);
+            }
         }
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! The suite goes through the clauses of the contracts of [`BlockDevice`](crate::BlockDevice) and
 //! [`Directory`](crate::Directory) on fresh media from a factory, in a real env and in a simulated
-//! one, and those of [`ZoneControl`](crate::ZoneControl) on devices with zones. Durability is not in it: a medium that can lose power says more in its own tests.
+//! one, those of [`ZoneControl`](crate::ZoneControl) on devices with zones, and those of
+//! [`ByteAddressable`](crate::ByteAddressable) on memory. Durability is not in it: a medium that can lose power says more in its own tests.
 
 mod block_device;
+mod bytes;
 pub mod devices;
 mod directory;
 mod layer_syncs;
@@ -16,6 +18,7 @@ mod tracks;
 mod zones;
 
 pub use block_device::{BlockDeviceCheck, check_block_device};
+pub use bytes::check_bytes;
 pub use devices::{TestedDevice, devices};
 pub use directory::check_directory;
 pub use layer_syncs::{LayerSubject, LayerSyncReport, OpenedLayer, check_layer_syncs};

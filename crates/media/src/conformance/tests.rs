@@ -14,6 +14,7 @@ use std::sync::Arc;
 use varve_env::Env;
 
 mod attempts;
+mod bytes;
 mod protected;
 mod tracks;
 mod zones;

@@ -4,6 +4,7 @@ use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::context::IoContext;
 use crate::device::{BlockDevice, BlockDeviceExt};
 use crate::error::{MediaError, Operation};
+use crate::memory::{MemoryCounters, Persistence, PersistentMemory};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,13 +15,16 @@ use std::sync::Arc;
 pub(crate) struct BlockBytes {
     block: Arc<dyn BlockDevice>,
     line_bytes: u32,
+    persistence: Persistence,
     /// Held while a sector is read, changed and written.
     changing: Mutex<()>,
 }
 
 impl BlockBytes {
-    pub(crate) fn facet(block: &Arc<dyn BlockDevice>, line_bytes: u32) -> Arc<dyn ByteAddressable> {
-        Arc::new(BlockBytes { block: block.clone(), line_bytes, changing: Mutex::default() })
+    /// The bytes of `block`, which describe themselves like `inner`.
+    pub(crate) fn facet(block: &Arc<dyn BlockDevice>, inner: &dyn ByteAddressable) -> Arc<dyn ByteAddressable> {
+        let (line_bytes, persistence) = (inner.line_bytes(), inner.persistence());
+        Arc::new(BlockBytes { block: block.clone(), line_bytes, persistence, changing: Mutex::default() })
     }
 
     /// The sectors of a range.
@@ -58,6 +62,14 @@ impl ByteAddressable for BlockBytes {
         self.line_bytes
     }
 
+    fn persistence(&self) -> Persistence {
+        self.persistence
+    }
+
+    fn borrowed(self: Arc<Self>) -> Option<Arc<PersistentMemory>> {
+        None
+    }
+
     fn load(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError> {
         let sectors = self.sectors(Operation::Read, offset_bytes, data.len())?;
         if data.is_empty() {
@@ -86,5 +98,9 @@ impl ByteAddressable for BlockBytes {
 
     fn fence(&self, _queue: &mut FlushQueue) -> Result<(), MediaError> {
         Ok(())
+    }
+
+    fn counters(&self) -> MemoryCounters {
+        MemoryCounters::default()
     }
 }

@@ -6,8 +6,8 @@ use crate::error::StoreError;
 use crate::file_store::FileStore;
 use std::sync::Arc;
 use varve_env::Env;
-use varve_media::conformance::devices::{DISK, PROTECTED, USED_DISK};
-use varve_media::{BlockDeviceExt, Device, Emulated, IoContext};
+use varve_media::conformance::devices::{DISK, MEMORY, PROTECTED, USED_DISK};
+use varve_media::{BlockDeviceExt, Device, Emulated, Geometry, IoContext};
 
 /// For the table of stores.
 pub(crate) const TESTED: TestedStore =
@@ -35,6 +35,7 @@ fn subjects() -> Vec<TestedSubject> {
         TestedSubject::new(DeviceSubject { device: USED_DISK, physical_sector_bytes: 512, ..ext4 }, Effort::FULL),
         TestedSubject::new(ext4, Effort::FULL),
         TestedSubject::new(DeviceSubject { device: PROTECTED, ..SUBJECT }, Effort::SOME),
+        TestedSubject::new(DeviceSubject { device: MEMORY, physical_sector_bytes: 512, ..SUBJECT }, Effort::SOME),
     ]
 }
 
@@ -52,7 +53,18 @@ const FIXTURES: &[Fixture] = &[
         logs_apart: true,
         ..fixture("ExtentLogsApart", |env, name, _, space_bytes| made(env, name, ExtentLayout::FirstFit, space_bytes))
     },
+    fixture("ExtentMemory", |env, name, _, space_bytes| made_in_memory(env, name, space_bytes)),
 ];
+
+/// Persistent memory with an empty store; of the real world like [`made`].
+fn made_in_memory(env: &Env, name: &str, space_bytes: u64) -> Device {
+    const SECTOR_BYTES: u32 = 512;
+    let capacity_bytes = space_bytes / u64::from(SECTOR_BYTES) * u64::from(SECTOR_BYTES);
+    let geometry = Geometry { capacity_bytes, sector_bytes: SECTOR_BYTES, physical_sector_bytes: SECTOR_BYTES };
+    let device = (MEMORY.make)(&Env::real(), name, &geometry);
+    format(env, &device, ExtentLayout::FirstFit).expect("format");
+    device
+}
 
 const fn fixture(name: &'static str, make: fn(&Env, &str, usize, u64) -> Device) -> Fixture {
     Fixture::new(name, Ground::Device { make, open })

@@ -6,6 +6,7 @@ mod emulated;
 mod hardware;
 mod hasmr;
 mod imr;
+mod pmem;
 mod raid;
 mod ram;
 mod smr;
@@ -29,6 +30,7 @@ pub(crate) static MEDIA: &[MediumKind] = &[
     ssd::NVME,
     zns::ZNS,
     ram::RAM,
+    pmem::PMEM,
     hardware::DEV,
     raid::RAID0,
     raid::RAID1,

@@ -2,7 +2,7 @@
 
 use super::state::{Change, DirectoryState, File, FileId, NameChange, apply_name_change};
 use super::{MemoryDirectory, MemoryDirectoryOptions};
-use crate::layer::crash::{CrashVariant, FateChooser, Pending, surviving_content};
+use crate::layer::crash::{CrashVariant, FateChooser, Pending, Units, surviving_content};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl DirectoryCrashState {
         let files = names.into_iter().map(|(name, file)| {
             let durable = &state.file(file).unwrap_or(&empty).durable;
             let changes = content_changes.get(&file).map_or(&[][..], |changes| changes);
-            (name, surviving_content(durable, changes, SECTOR_BYTES, &mut chooser))
+            (name, surviving_content(durable, changes, Units::of_sectors(SECTOR_BYTES), &mut chooser))
         });
         MemoryDirectory::of_state(self.label.clone(), self.options, DirectoryState::of_files(files))
     }

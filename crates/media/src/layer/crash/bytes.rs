@@ -6,6 +6,7 @@ use super::history::History;
 use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::context::IoContext;
 use crate::error::{MediaError, Operation};
+use crate::memory::{MemoryCounters, Persistence, PersistentMemory};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,6 +57,14 @@ impl ByteAddressable for CrashBytes {
 
     fn line_bytes(&self) -> u32 {
         self.inner.line_bytes()
+    }
+
+    fn persistence(&self) -> Persistence {
+        self.inner.persistence()
+    }
+
+    fn borrowed(self: Arc<Self>) -> Option<Arc<PersistentMemory>> {
+        self.inner.clone().borrowed()
     }
 
     fn load(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError> {
@@ -126,6 +135,10 @@ impl ByteAddressable for CrashBytes {
         };
         Arc::make_mut(&mut self.shared.state().crash).make_durable(is_durable);
         Ok(())
+    }
+
+    fn counters(&self) -> MemoryCounters {
+        self.inner.counters()
     }
 }
 

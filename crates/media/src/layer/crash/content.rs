@@ -151,26 +151,43 @@ impl Piece<'_> {
     }
 }
 
+/// What is kept or lost whole.
+#[derive(Clone, Copy)]
+pub(crate) struct Units {
+    /// Unit of writes.
+    pub(crate) sector_bytes: u64,
+    /// Unit of the order of changes: a cache line of memory, which stores change too; elsewhere a sector. Divides a sector.
+    pub(crate) line_bytes: u64,
+}
+
+impl Units {
+    /// Sectors alone.
+    pub(crate) fn of_sectors(sector_bytes: u64) -> Units {
+        Units { sector_bytes, line_bytes: sector_bytes }
+    }
+}
+
 /// Content after the changes that arrived, sector by sector.
 ///
 /// A sector on the medium is always some version it had: one that kept a later write has the
-/// earlier writes to the same sector too, even where those were chosen to be lost. `changes` are in
+/// earlier writes to the same sector too, even where those were chosen to be lost; of memory that is so line by line. `changes` are in
 /// the order in which they reach the medium; in a zone that is written in order none arrives without
 /// those before it; on a device with tracks, each sector that arrives destroys
 /// what it overlaps at that moment.
 pub(crate) fn surviving_content(
     durable: &Content,
     changes: &[&Pending],
-    sector_bytes: u64,
+    units: Units,
     chooser: &mut FateChooser,
 ) -> Content {
+    let Units { sector_bytes, line_bytes } = units;
     let mut content = durable.clone();
     let mut zones = ZoneArrival::new(durable, changes);
-    // What was lost so far, by sector.
+    // What was lost so far, by line.
     let mut lost: BTreeMap<u64, Vec<Piece<'_>>> = BTreeMap::new();
     for pending in changes {
-        let chosen = chooser.content(pending.sequence);
-        let fate = if pending.certain { Fate::Kept } else { chosen };
+        let by_variant = chooser.content(pending.sequence);
+        let fate = if pending.certain { Fate::Kept } else { by_variant };
         if let Some(zone) = durable.zones.as_ref().and_then(|zones| zones.ordered_zone(&pending.change)) {
             zones.arrive(zone, pending, fate, &mut content, sector_bytes, chooser);
             continue;
@@ -195,15 +212,17 @@ pub(crate) fn surviving_content(
             continue;
         }
         if let (ContentChange::Store { data, .. }, Fate::Torn) = (&pending.change, fate) {
-            let lost = lost.entry(start / sector_bytes).or_default();
+            let lost = lost.entry(start / line_bytes).or_default();
             tear_store(&mut content, lost, start, data.as_slice().data, chooser);
             continue;
         }
         let within = |from: u64, to: u64| (from - start) as usize..(to - start) as usize;
         let mut at = start;
+        // Whether the sector arrived that was chosen last.
+        let mut chosen: Option<(u64, bool)> = None;
         while at < end {
-            let sector = at / sector_bytes;
-            let piece_end = end.min((sector + 1) * sector_bytes);
+            let (sector, line) = (at / sector_bytes, at / line_bytes);
+            let piece_end = end.min((line + 1) * line_bytes);
             let piece = match &pending.change {
                 ContentChange::Write { data, .. } | ContentChange::Store { data, .. } => {
                     Piece::Write(at, data.as_slice().part(within(at, piece_end)))
@@ -216,15 +235,19 @@ pub(crate) fn surviving_content(
             let arrived = match fate {
                 Fate::Kept => true,
                 Fate::Lost => false,
-                Fate::Torn => chooser.sector(),
+                Fate::Torn => match chosen {
+                    Some((last, arrived)) if last == sector => arrived,
+                    _ => chooser.sector(),
+                },
             };
+            chosen = Some((sector, arrived));
             if arrived {
-                for earlier in lost.remove(&sector).unwrap_or_default() {
+                for earlier in lost.remove(&line).unwrap_or_default() {
                     earlier.apply(&mut content);
                 }
                 piece.apply(&mut content);
             } else {
-                lost.entry(sector).or_default().push(piece);
+                lost.entry(line).or_default().push(piece);
             }
             at = piece_end;
         }

@@ -1,6 +1,6 @@
 //! Power cuts of block devices.
 
-use super::content::{Content, ContentChange, Pending, surviving_content};
+use super::content::{Content, ContentChange, Pending, Units, surviving_content};
 use super::group::{CrashGroupState, LockedLayer};
 use super::image::{ImageContent, ImageDevice, Original};
 use super::tracks::{TrackContent, TrackRules, arrival_order};
@@ -125,11 +125,7 @@ impl DeviceCrashState {
     /// order, to the square of their number (a comparison each).
     pub fn image(&self, variant: CrashVariant, seed: u64) -> Device {
         let CrashBase { device: base, tracks, original } = &self.base;
-        // Memory is kept or lost by line, however it was written.
-        let sector_bytes = match &base.bytes {
-            Some(bytes) => u64::from(bytes.line_bytes()),
-            None => u64::from(base.block.geometry().physical_sector_bytes.max(1)),
-        };
+        let sector_bytes = u64::from(base.block.geometry().physical_sector_bytes.max(1));
         // An interval has one tuple, so it is never torn.
         let interval_bytes = base.block.capabilities().protection.map_or(1, |format| format.interval_bytes.max(1));
         let sector_bytes = sector_bytes.next_multiple_of(interval_bytes.into());
@@ -138,7 +134,11 @@ impl DeviceCrashState {
         if tracks.is_some() {
             pending = arrival_order(&pending, variant, seed, sector_bytes);
         }
-        let content = surviving_content(&self.crash.durable, &pending, sector_bytes, &mut chooser);
+        // Memory is kept or lost by line where it was stored to, and by sector where blocks were written.
+        let line_bytes = base.bytes.as_ref().map(|bytes| u64::from(bytes.line_bytes()));
+        let line_bytes = line_bytes.filter(|line| sector_bytes.is_multiple_of(*line)).unwrap_or(sector_bytes);
+        let units = Units { sector_bytes, line_bytes };
+        let content = surviving_content(&self.crash.durable, &pending, units, &mut chooser);
         let unreadable = content.tracks.as_ref().map(|tracks| tracks.unreadable().clone()).unwrap_or_default();
         let rules = tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
         let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice {

@@ -17,7 +17,7 @@ mod tracks;
 mod zone_control;
 mod zones;
 
-pub(crate) use content::{Content, ContentChange, Pending, surviving_content};
+pub(crate) use content::{Content, ContentChange, Pending, Units, surviving_content};
 pub(crate) use fate::FateChooser;
 pub(crate) use history::History;
 

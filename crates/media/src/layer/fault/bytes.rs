@@ -3,6 +3,7 @@
 use super::{Call, FaultEffect, FaultInjector, flip_bits};
 use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::error::{MediaError, Operation};
+use crate::memory::{MemoryCounters, Persistence, PersistentMemory};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,6 +38,14 @@ impl ByteAddressable for FaultBytes {
 
     fn line_bytes(&self) -> u32 {
         self.inner.line_bytes()
+    }
+
+    fn persistence(&self) -> Persistence {
+        self.inner.persistence()
+    }
+
+    fn borrowed(self: Arc<Self>) -> Option<Arc<PersistentMemory>> {
+        None
     }
 
     fn load(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError> {
@@ -88,5 +97,9 @@ impl ByteAddressable for FaultBytes {
 
     fn fence(&self, queue: &mut FlushQueue) -> Result<(), MediaError> {
         self.injector.around(&self.name, call_of(Operation::Sync, None), || self.inner.fence(queue), Some(()))
+    }
+
+    fn counters(&self) -> MemoryCounters {
+        self.inner.counters()
     }
 }

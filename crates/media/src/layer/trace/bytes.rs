@@ -3,6 +3,7 @@
 use super::{Call, Tracer};
 use crate::bytes::{ByteAddressable, FlushQueue};
 use crate::error::{MediaError, Operation};
+use crate::memory::{MemoryCounters, Persistence, PersistentMemory};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -31,6 +32,14 @@ impl ByteAddressable for TraceBytes {
         self.inner.line_bytes()
     }
 
+    fn persistence(&self) -> Persistence {
+        self.inner.persistence()
+    }
+
+    fn borrowed(self: Arc<Self>) -> Option<Arc<PersistentMemory>> {
+        None
+    }
+
     fn load(&self, offset_bytes: u64, data: &mut [u8]) -> Result<(), MediaError> {
         let call = self.call(Operation::Read, offset_bytes, data.len() as u64);
         self.tracer.around(call, || self.inner.load(offset_bytes, data))
@@ -48,5 +57,9 @@ impl ByteAddressable for TraceBytes {
 
     fn fence(&self, queue: &mut FlushQueue) -> Result<(), MediaError> {
         self.tracer.around(self.call(Operation::Sync, 0, 0), || self.inner.fence(queue))
+    }
+
+    fn counters(&self) -> MemoryCounters {
+        self.inner.counters()
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::device::{BlockDeviceExt, Device};
-use crate::emulated::Emulated;
-use crate::layer::{BlockBytes, CrashVariant, OverlayDevice};
+use crate::device::{BlockDeviceExt, Device, Geometry};
+use crate::layer::{CrashVariant, OverlayDevice};
+use crate::memory::PersistentMemory;
 use std::collections::BTreeSet;
 use varve_env::{Env, Random};
 
@@ -9,9 +9,8 @@ const LINE: u64 = 64;
 const WORD: u64 = 8;
 
 fn memory(env: &Env) -> Device {
-    let mut device = Device::of_blocks(Arc::new(Emulated::immediate(env, "memory", 1 << 20)));
-    device.bytes = Some(BlockBytes::facet(&device.block, LINE as u32));
-    device
+    let geometry = Geometry { capacity_bytes: 1 << 20, sector_bytes: 512, physical_sector_bytes: 4096 };
+    PersistentMemory::emulated(env, "memory", 1 << 20).unwrap().into_device(&geometry).unwrap()
 }
 
 fn bytes(device: &Device) -> &Arc<dyn ByteAddressable> {
