@@ -60,8 +60,8 @@ pub use hardware::{FileDevice, FileDeviceOptions, IoEngine, open_zoned_device};
 pub use holes::{hole_bytes, remaining_bytes};
 pub use layer::{
     CrashDevice, CrashGroup, CrashVariant, DeviceCrashState, Fault, FaultDevice, FaultDirectory, FaultEffect,
-    FaultError, FaultInjector, FaultPlan, FaultTrigger, FileTrace, GroupCrashState, MemoryTrace, OverlayDevice,
-    PersistencePoint, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink,
+    FaultError, FaultInjector, FaultPlan, FaultTrigger, FileTrace, FlushAudit, GroupCrashState, LineImages,
+    MemoryTrace, OverlayDevice, PersistencePoint, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink,
 };
 pub use marks::{
     ARRAY_MEMBER_MARK, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1,

@@ -14,7 +14,9 @@ use fault::WornZones;
 use std::sync::Arc;
 use trace::Tracer;
 
-pub use crash::{CrashDevice, CrashGroup, CrashVariant, DeviceCrashState, GroupCrashState, PersistencePoint};
+pub use crash::{
+    CrashDevice, CrashGroup, CrashVariant, DeviceCrashState, FlushAudit, GroupCrashState, LineImages, PersistencePoint,
+};
 pub use fault::{Fault, FaultDevice, FaultDirectory, FaultEffect, FaultError, FaultInjector, FaultPlan, FaultTrigger};
 pub use overlay::OverlayDevice;
 pub use trace::{FileTrace, MemoryTrace, TextTrace, TraceDevice, TraceDirectory, TraceRecord, TraceSink};

@@ -85,6 +85,9 @@ impl ByteAddressable for CrashBytes {
             let note = |change| {
                 let sequence = state.next_sequence;
                 state.next_sequence += 1;
+                if let ContentChange::Store { offset_bytes, .. } = &change {
+                    state.lines.stored(*offset_bytes, sequence);
+                }
                 crash.pending.push(Pending { sequence, certain: false, change });
                 sequence
             };
@@ -117,7 +120,8 @@ impl ByteAddressable for CrashBytes {
             state.next_sequence
         };
         let lines = self.lines_of(&range);
-        self.inner.flush(range, queue)?;
+        self.inner.flush(range.clone(), queue)?;
+        self.shared.state().lines.flushed(&range, mark);
         queue.note(self.identity(), lines, mark);
         Ok(())
     }
@@ -133,7 +137,9 @@ impl ByteAddressable for CrashBytes {
             }
             _ => false,
         };
-        Arc::make_mut(&mut self.shared.state().crash).make_durable(is_durable);
+        let state = &mut *self.shared.state();
+        Arc::make_mut(&mut state.crash).make_durable(is_durable);
+        state.lines.fenced(&flushed);
         Ok(())
     }
 

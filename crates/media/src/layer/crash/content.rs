@@ -47,6 +47,17 @@ pub(crate) enum ContentChange {
     },
 }
 
+impl ContentChange {
+    /// Bytes that a write or discard of blocks covers; none for other changes.
+    pub(super) fn block_range(&self) -> Range<u64> {
+        match self {
+            ContentChange::Write { offset_bytes, data } => *offset_bytes..offset_bytes + data.len() as u64,
+            ContentChange::Clear { offset_bytes, length_bytes } => *offset_bytes..offset_bytes + length_bytes,
+            _ => 0..0,
+        }
+    }
+}
+
 /// A change that is not durable yet.
 #[derive(Clone)]
 pub(crate) struct Pending {

@@ -3,6 +3,7 @@
 use super::content::{Content, ContentChange, Pending, Units, surviving_content};
 use super::group::{CrashGroupState, LockedLayer};
 use super::image::{ImageContent, ImageDevice, Original};
+use super::lines::{FlushAudit, LineLedger};
 use super::tracks::{TrackContent, TrackRules, arrival_order};
 use super::zones::ZoneContent;
 use super::{CrashVariant, FateChooser, History, PersistencePoint};
@@ -63,6 +64,8 @@ pub(super) struct CrashLayerState {
     /// Requests in flight: sequence number to the ranges (in whole pages) nobody else may change.
     pub(super) in_flight: BTreeMap<u64, Vec<Range<u64>>>,
     pub(super) points: u64,
+    /// Lines of memory that are not durable.
+    pub(super) lines: LineLedger,
 }
 
 impl CrashLayerState {
@@ -124,7 +127,7 @@ impl DeviceCrashState {
     /// Cost: proportional to the changes not yet durable; with tracks, for variants that change the
     /// order, to the square of their number (a comparison each).
     pub fn image(&self, variant: CrashVariant, seed: u64) -> Device {
-        let CrashBase { device: base, tracks, original } = &self.base;
+        let CrashBase { device: base, tracks, .. } = &self.base;
         let sector_bytes = u64::from(base.block.geometry().physical_sector_bytes.max(1));
         // An interval has one tuple, so it is never torn.
         let interval_bytes = base.block.capabilities().protection.map_or(1, |format| format.interval_bytes.max(1));
@@ -135,10 +138,24 @@ impl DeviceCrashState {
             pending = arrival_order(&pending, variant, seed, sector_bytes);
         }
         // Memory is kept or lost by line where it was stored to, and by sector where blocks were written.
-        let line_bytes = base.bytes.as_ref().map(|bytes| u64::from(bytes.line_bytes()));
-        let line_bytes = line_bytes.filter(|line| sector_bytes.is_multiple_of(*line)).unwrap_or(sector_bytes);
+        let line_bytes = self.line_bytes().filter(|line| sector_bytes.is_multiple_of(*line)).unwrap_or(sector_bytes);
         let units = Units { sector_bytes, line_bytes };
-        let content = surviving_content(&self.crash.durable, &pending, units, &mut chooser);
+        self.image_of(surviving_content(&self.crash.durable, &pending, units, &mut chooser))
+    }
+
+    /// Content that is durable, and changes that are not.
+    pub(super) fn crash(&self) -> &CrashContent {
+        &self.crash
+    }
+
+    /// Bytes of a line of its memory, if it has some.
+    pub(super) fn line_bytes(&self) -> Option<u64> {
+        self.base.device.bytes.as_ref().map(|bytes| u64::from(bytes.line_bytes()))
+    }
+
+    /// A fresh device with this content.
+    pub(super) fn image_of(&self, content: Content) -> Device {
+        let CrashBase { device: base, tracks, original } = &self.base;
         let unreadable = content.tracks.as_ref().map(|tracks| tracks.unreadable().clone()).unwrap_or_default();
         let rules = tracks.as_ref().map(|tracks| tracks.of_image(&unreadable));
         let image: Arc<dyn BlockDevice> = Arc::new(ImageDevice {
@@ -199,7 +216,8 @@ impl CrashDevice {
         let original = Arc::new(parking_lot::Mutex::new(original));
         let base = CrashBase { device: inner.clone(), tracks: tracks.clone(), original: original.clone() };
         let member = {
-            let state = CrashLayerState { base, crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0 };
+            let lines = LineLedger::new(inner.bytes.as_ref().map_or(1, |bytes| u64::from(bytes.line_bytes())));
+            let state = CrashLayerState { base, crash, next_sequence: 0, in_flight: BTreeMap::new(), points: 0, lines };
             group.lock().join(state)
         };
         Ok(CrashDevice {
@@ -232,6 +250,11 @@ impl CrashDevice {
         mut observer: impl FnMut(&PersistencePoint<'_, DeviceCrashState>) + Send + 'static,
     ) {
         self.shared.group.lock().observe(Box::new(move |_, point, _| observer(point)));
+    }
+
+    /// Flushes and fences that the users of memory left out so far, or could have left out. All zero of a device without memory.
+    pub fn flush_audit(&self) -> FlushAudit {
+        self.shared.state().lines.audit()
     }
 
     /// Persistence points so far.
@@ -421,6 +444,11 @@ impl CrashLayer {
             });
         }
         let state = &mut *self.state();
+        for (change, certain) in landed.iter().flat_map(|landed| &landed.later) {
+            if *certain {
+                state.lines.overwritten(&change.block_range());
+            }
+        }
         for Landed { sequence, stays, later } in landed {
             state.in_flight.remove(&sequence);
             if !stays {

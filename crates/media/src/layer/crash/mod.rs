@@ -13,6 +13,7 @@ mod fate;
 mod group;
 mod history;
 mod image;
+mod lines;
 mod tracks;
 mod zone_control;
 mod zones;
@@ -24,6 +25,7 @@ pub(crate) use history::History;
 pub(crate) use bytes::CrashBytes;
 pub use device::{CrashDevice, DeviceCrashState};
 pub use group::{CrashGroup, GroupCrashState};
+pub use lines::{FlushAudit, LineImages};
 pub(crate) use zone_control::CrashZones;
 
 use crate::error::Operation;
