@@ -32,6 +32,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "band_table",
     "log_frame",
     "scsi_responses",
+    "memory_trailer",
     "trace",
 ];
 

@@ -89,7 +89,7 @@ impl MemoryReader {
 /// Lines whose write-back was started and not yet waited for.
 ///
 /// Held by the caller, because a fence waits for the write-backs of one thread of execution, and actors of a simulation
-/// share one thread. A queue belongs to one device.
+/// share one thread. A queue belongs to one device; on memory whose lines are written back, the thread that flushed fences.
 #[derive(Debug, Default)]
 pub struct FlushQueue {
     flushed: Vec<Flushed>,

@@ -11,6 +11,7 @@ mod mapping;
 mod memory;
 mod os;
 
+pub(crate) use mapping::MappedMemory;
 pub use mapping::{FileMapping, WritableMapping};
 pub use memory::{DirectoryCrashState, MemoryDirectory, MemoryDirectoryOptions};
 pub use os::OsDirectory;

@@ -14,3 +14,8 @@ pub fn media_cache_record(data: &[u8]) {
 pub fn scsi_responses(data: &[u8]) {
     crate::hardware::fuzz_scsi_responses(data);
 }
+
+/// Reads the trailer of a file of persistent memory.
+pub fn memory_trailer(data: &[u8]) {
+    crate::memory::fuzz_memory_trailer(data);
+}

@@ -67,7 +67,7 @@ pub use marks::{
     ARRAY_MEMBER_MARK, LAYER_JOURNAL_MARK, LAYER_NAME_OFFSET, RELOCATION_LAYER, RELOCATION_MARK_VERSION_1,
     RELOCATION_UNIT_BYTES, WRITE_BUFFER_MARK, WRITE_BUFFER_RESERVED_BYTES,
 };
-pub use memory::{LineInstruction, MemoryCounters, MemoryModel, Persistence, PersistentMemory};
+pub use memory::{LineInstruction, MemoryCounters, MemoryFileOptions, MemoryModel, Persistence, PersistentMemory};
 pub use place::{FileMode, MadePlace, check_image_path};
 pub use protection::{GuardKind, ProtectionFormat, ProtectionMismatch, ProtectionTag, ProtectionTuple, ProtectionType};
 pub use request::{Request, RequestPart, Transfer, check_request};

@@ -48,6 +48,8 @@ pub struct DeviceDescription {
     pub members: Vec<DeviceDescription>,
     /// T10 protection information; `None` if the device keeps none.
     pub protection: Option<ProtectionDescription>,
+    /// What a fence of byte-addressable memory buys; `None` of a device without such memory.
+    pub fence: Option<String>,
 }
 
 /// Format of the T10 protection information that a device keeps.
@@ -233,6 +235,7 @@ impl DeviceDescription {
             zones: ZonesDescription::of(device),
             members: Vec::new(),
             protection: ProtectionDescription::of(device),
+            fence: device.bytes.as_ref().map(|bytes| bytes.persistence().to_string()),
         }
     }
 }
@@ -297,6 +300,9 @@ impl fmt::Display for DeviceDescription {
         }
         if let Some(protection) = &self.protection {
             protection.fmt(f)?;
+        }
+        if let Some(fence) = &self.fence {
+            writeln!(f, "  what a fence buys: {fence}")?;
         }
         write!(f, "  bytes in {}, {} time", self.backing, self.time)?;
         if self.scale_divisor != 1 {

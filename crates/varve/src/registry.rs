@@ -48,7 +48,7 @@ static COMMON_OPTIONS: &[OptionDescription] = &[
 /// A kind of medium: the word before the colon of a spec.
 pub(crate) struct MediumKind {
     pub(crate) description: KindDescription,
-    /// Its time can be virtual, unless its bytes are on real hardware or it has members whose time cannot.
+    /// Its time can be virtual, unless its bytes are on real hardware or in real memory, or it has members whose time cannot.
     pub(crate) is_emulated: bool,
     /// Makes the medium. The part has passed [`check`].
     pub(crate) build: fn(&Construction<'_>, &Part) -> Result<Base, Error>,
@@ -338,9 +338,11 @@ pub(crate) fn array_journal_of(part: &Part) -> Option<&Spec> {
 }
 
 /// Whether the time of a part can be virtual: it is emulated, in memory or files, and so are its members and its journal.
+/// Persistent memory in a file is real.
 pub(crate) fn is_emulated(part: &Part) -> bool {
     medium(part.kind()).is_some_and(|kind| kind.is_emulated)
         && hardware_backing(part).is_none()
+        && !medium::is_real_memory(part)
         && members_of(part).is_none_or(Spec::is_emulated)
         && array_journal_of(part).is_none_or(Spec::is_emulated)
 }

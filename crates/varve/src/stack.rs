@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::file_store::FILE_STORES;
 use crate::image::{DeviceImage, MediaImage};
 use crate::layer::LAYERS;
+use crate::medium;
 use crate::registry::{self, FileStoreKind};
 use crate::spec::{Part, Spec, SpecErrorKind, SpecOption, Value};
 use std::cell::RefCell;
@@ -393,6 +394,7 @@ fn open_store(
     // What no store can stand on is refused before anything is made.
     let has_hardware = |part: &Part| {
         registry::hardware_backing(part).is_some()
+            || medium::is_real_memory(part)
             || registry::members_of(part).is_some_and(|members| !members.is_emulated())
             || registry::array_journal_of(part).is_some_and(|journal| !journal.is_emulated())
     };

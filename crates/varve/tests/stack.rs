@@ -719,6 +719,49 @@ fn persistent_memory_by_spec() {
 }
 
 #[test]
+fn persistent_memory_in_a_file_lasts_and_is_real() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = path(&directory, "memory");
+    let text = format!("pmem:32MiB?backing=file:{place}");
+    assert!(!spec(&text).is_emulated() && !spec(&text).suitable_env(1).is_virtual());
+    assert_eq!(spec(&text).paths(), [std::path::PathBuf::from(&place)]);
+    let open = |text: &str| varve::Varve::builder().open_spec(&spec(text));
+    let builder = StackBuilder::new(&Env::real());
+    assert!(matches!(builder.describe(&spec(&text)), Err(Error::Missing { .. })));
+    assert!(!directory.path().join("memory").exists());
+    let db = open(&text).unwrap();
+    db.put(b"key", b"value").unwrap();
+    let locked = open(&text).err().unwrap();
+    assert_eq!(locked.kind(), ErrorKind::Locked, "{locked}");
+    db.close().unwrap();
+    let db = open(&format!("pmem:?backing=file:{place}")).unwrap();
+    assert_eq!(db.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    db.close().unwrap();
+    let described = builder.describe(&spec(&text)).unwrap().remove(0);
+    assert_eq!((described.time.as_str(), described.backing.as_str()), ("real", format!("file:{place}").as_str()));
+    let words = described.fence.clone().unwrap();
+    assert!(described.to_string().contains(&format!("what a fence buys: {words}")), "{described}");
+    let other = path(&directory, "other");
+    std::fs::write(&other, [1; 1 << 20]).unwrap();
+    for (text, expected) in [
+        (format!("pmem:16MiB?backing=file:{place}"), "the file was made with 33554432"),
+        (format!("pmem:16MiB?backing=file:{other}"), "without the trailer of persistent memory"),
+        (format!("pmem:16MiB?backing=file:{place},model=pcm"), "takes the time it takes"),
+        (format!("pmem:1000000TiB?backing=file:{other}"), "at most 256TiB"),
+        (format!("pmem:100TiB?backing=file:{}", path(&directory, "large")), "no space"),
+        (format!("pmem:16MiB?backing=file:{}", directory.path().display()), "a regular file is needed"),
+    ] {
+        let refused = text.parse().map_err(Error::from).and_then(|spec: Spec| builder.devices(&spec).map(drop));
+        let error = refused.expect_err(&text).to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+    let foreign = builder.devices(&spec(&format!("pmem:?backing=file:{other}"))).err().unwrap();
+    assert_eq!(foreign.kind(), ErrorKind::Foreign, "{foreign}");
+    assert_eq!(std::fs::read(&other).unwrap(), [1; 1 << 20]);
+    assert!(!directory.path().join("large").exists());
+}
+
+#[test]
 fn protected_devices_keep_tuples_and_say_so() {
     let env = Env::sim(1);
     let builder = StackBuilder::new(&env);

@@ -76,6 +76,14 @@ const SCSI_RESPONSES: &[&[u8]] = &[
     b"\x70\0\x05\0\0\0\0\x0a\0\0\0\0\x24\0\0\xcc\0\x01",
 ];
 
+/// A trailer of 16 MiB of memory, and a slot with 8 bytes, each behind the bytes of the memory.
+const MEMORY_TRAILERS: &[&[u8]] = &[
+    b"\x00\x00\x00\x01\x00\x00\x00\x00VARVPMEM\x01\x00\x00\x00\x10\x00\x00\x00\
+      \x00\x00\x00\x01\x00\x00\x00\x00\x00\x10\x00\x00\x05\x1cP\x8a",
+    b"\x00\x00\x00\x01\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x08\x00\x00\x00\xc9\xb5O\x90\
+      \x05\x05\x05\x05\x05\x05\x05\x05",
+];
+
 /// A database in a directory and its copy on a device.
 pub(super) struct Seeds {
     files: PathBuf,
@@ -129,6 +137,7 @@ impl Seeds {
             "intent" => INTENTS,
             "band_table" => BAND_TABLES,
             "scsi_responses" => SCSI_RESPONSES,
+            "memory_trailer" => MEMORY_TRAILERS,
             _ => &[],
         };
         structures.iter().enumerate().try_for_each(|(index, bytes)| write(&index.to_string(), bytes))?;

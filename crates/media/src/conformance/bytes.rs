@@ -13,8 +13,9 @@ use varve_env::{Env, Random};
 const SPAN_BYTES_MAX: u64 = 1 << 20;
 const WORD_BYTES: u64 = 8;
 
-/// Checks the contract of [`ByteAddressable`] on devices that `make` makes: of at least 256 KiB, all zeros, each made anew, and
-/// that blocks and bytes are the same bytes. Durability is not in it, as in [`check_block_device`](super::check_block_device).
+/// Checks the contract of [`ByteAddressable`] on devices that `make` makes: of at least 256 KiB,
+/// all zeros, each made anew, and that blocks and bytes are the same bytes. Durability is not in
+/// it, as in [`check_block_device`](super::check_block_device).
 ///
 /// # Errors
 /// The first clause that is broken; a device without this facet breaks one.
@@ -80,8 +81,7 @@ fn description(memory: &Memory) -> Result<(), Violation> {
     let line = memory.bytes.line_bytes();
     clause.require(line.is_power_of_two() && u64::from(line) >= WORD_BYTES, || format!("lines of {line} bytes"))?;
     let (of_bytes, of_blocks) = (memory.bytes.capacity_bytes(), memory.device.block.geometry().capacity_bytes);
-    clause
-        .require(of_bytes >= of_blocks, || format!("{of_bytes} bytes of memory below {of_blocks} bytes of blocks"))?;
+    clause.require(of_bytes == of_blocks, || format!("{of_bytes} bytes of memory, {of_blocks} bytes of blocks"))?;
     memory.expect(clause, 0, &[0; 4096])?;
     let persistence = memory.bytes.persistence();
     memory.store(clause, 0, &[1])?;

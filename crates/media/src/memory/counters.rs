@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What byte-addressable memory did, through loads and stores and as a block device. All zero on other devices.
+/// What byte-addressable memory did, through loads and stores and as a block device. All zero on
+/// other devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounters {
     /// Loads and borrowed reads.

@@ -7,9 +7,10 @@ pub(super) const LINE_BYTES: u32 = 64;
 
 /// Latencies and rates of one kind of persistent memory.
 ///
-/// The first line of an access costs its latency, each further line of the same access what it takes at the rate: hardware
-/// prefetches sequences and overlaps their transfers. Reads cost when they are made. Stores go to the processor's caches and
-/// cost nothing; their lines cost when they are flushed. Lines found in the caches are not modelled: every access pays.
+/// The first line of an access costs its latency, each further line of the same access what it
+/// takes at the rate: hardware prefetches sequences and overlaps their transfers. Reads cost when
+/// they are made. Stores go to the processor's caches and cost nothing; their lines cost when they
+/// are flushed. Lines found in the caches are not modelled: every access pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryModel {
     /// Name in specs.
@@ -27,8 +28,9 @@ pub struct MemoryModel {
 }
 
 impl MemoryModel {
-    /// DRAM with a battery or flash behind it, and the default. Latency: Zhang's thesis, section 3.5.3 (50 ns). Rate: derived,
-    /// ten lines in flight (the line fill buffers of one core) in each latency.
+    /// DRAM with a battery or flash behind it, and the default. Latency: Zhang's thesis, section
+    /// 3.5.3 (50 ns). Rate: derived, ten lines in flight (the line fill buffers of one core) in
+    /// each latency.
     pub const NVDIMM: MemoryModel = MemoryModel {
         name: "nvdimm",
         summary: "DRAM that survives power cuts (NVDIMM-N)",
@@ -38,8 +40,8 @@ impl MemoryModel {
         write_bytes_per_second: 12_800_000_000,
     };
 
-    /// Phase-change memory. Latency: Zhang's thesis, section 3.5.3 (100 and 400 ns). Rate: derived like that of
-    /// [`MemoryModel::NVDIMM`].
+    /// Phase-change memory. Latency: Zhang's thesis, section 3.5.3 (100 and 400 ns). Rate: derived
+    /// like that of [`MemoryModel::NVDIMM`].
     pub const PCM: MemoryModel = MemoryModel {
         name: "pcm",
         summary: "phase-change memory",
@@ -49,8 +51,9 @@ impl MemoryModel {
         write_bytes_per_second: 1_600_000_000,
     };
 
-    /// An Intel Optane DC module. Source: Yang et al., "An Empirical Guide to the Behavior and Use of Scalable Persistent
-    /// Memory", FAST '20: 305 ns for a random read, 90 ns for a store that is written back; 6.6 and 2.3 GB/s of one module.
+    /// An Intel Optane DC module. Source: Yang et al., "An Empirical Guide to the Behavior and Use
+    /// of Scalable Persistent Memory", FAST '20: 305 ns for a random read, 90 ns for a store that
+    /// is written back; 6.6 and 2.3 GB/s of one module.
     pub const OPTANE: MemoryModel = MemoryModel {
         name: "optane",
         summary: "one Intel Optane DC persistent memory module",
@@ -60,7 +63,8 @@ impl MemoryModel {
         write_bytes_per_second: 2_300_000_000,
     };
 
-    /// Memory with a battery behind a CXL link: about 200 ns. Rate: derived like that of [`MemoryModel::NVDIMM`].
+    /// Memory with a battery behind a CXL link: about 200 ns. Rate: derived like that of
+    /// [`MemoryModel::NVDIMM`].
     pub const CXL: MemoryModel = MemoryModel {
         name: "cxl",
         summary: "memory that survives power cuts behind a CXL link",

@@ -17,17 +17,20 @@ pub enum LineInstruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// Emulated: the crash layer treats flushed and fenced lines as durable. They are gone with the process.
+    /// Emulated: the crash layer treats flushed and fenced lines as durable. They are gone with the
+    /// process.
     Emulated,
-    /// A flush writes lines back with this instruction and a fence waits for it (SFENCE). They survive a power cut: the file
-    /// system granted MAP_SYNC.
+    /// A flush writes lines back with this instruction and a fence waits for it (SFENCE). They
+    /// survive a power cut: the file system granted MAP_SYNC.
     LineWriteBack(LineInstruction),
-    /// A fence alone suffices: the processor's caches are saved when the power fails (`persistence_domain` is `cpu_cache`).
+    /// A fence alone suffices: the processor's caches are saved when the power fails
+    /// (`persistence_domain` is `cpu_cache`).
     PersistentCaches,
-    /// A fence syncs the pages of the flushed lines (msync). They survive a power cut as far as the disk below keeps what it
-    /// acknowledged.
+    /// A fence syncs the pages of the flushed lines (msync). They survive a power cut as far as the
+    /// disk below keeps what it acknowledged.
     PageSync,
-    /// A fence does nothing: the bytes survive the end of the process, and never that of the machine (tmpfs, ramfs).
+    /// A fence does nothing: the bytes survive the end of the process, and never that of the
+    /// machine (tmpfs, ramfs).
     ProcessOnly,
 }
 

@@ -1,17 +1,18 @@
-//! Where the bytes of persistent memory are in the address space of the process.
+//! Where the bytes of emulated persistent memory are in the address space of the process.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io::Error;
 use std::ptr::NonNull;
 
-/// Memory of its own pages, zero at first, which takes up only what was written. Unmapped when dropped.
+/// Memory of its own pages, zero at first, which takes up only what was written. Unmapped when
+/// dropped.
 pub(super) struct Region {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: the memory belongs to nobody else until `drop`. It is accessed through raw pointers only, under the rules of
-// `PersistentMemory`.
+// SAFETY: the memory belongs to nobody else until `drop`. It is accessed through raw pointers only,
+// under the rules of `PersistentMemory`.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -54,7 +55,8 @@ impl Region {
         }
         zero(at, first);
         zero(last, at + length);
-        // SAFETY: whole pages of this mapping. Pages of private memory without a file read as zeros afterwards.
+        // SAFETY: whole pages of this mapping. Pages of private memory without a file read as zeros
+        // afterwards.
         let advised =
             unsafe { rustix::mm::madvise(self.start().add(first).cast(), last - first, Advice::LinuxDontNeed) };
         if advised.is_err() {

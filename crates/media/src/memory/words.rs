@@ -1,4 +1,5 @@
-//! Copies to and from memory that others use at the same time: aligned words of 8 bytes are moved whole.
+//! Copies to and from memory that others use at the same time: aligned words of 8 bytes are moved
+//! whole.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -12,12 +13,13 @@ fn head_bytes(address: *const u8, length: usize) -> usize {
 /// Stores `data` at `to`; aligned words are stored whole, in ascending order.
 ///
 /// # Safety
-/// `data.len()` bytes from `to` are mapped for writing while this runs, and no reference to them is alive.
+/// `data.len()` bytes from `to` are mapped for writing while this runs, and no reference to them is
+/// alive.
 pub(super) unsafe fn store(to: *mut u8, data: &[u8]) {
     let (head, rest) = data.split_at(head_bytes(to, data.len()));
     let (words, tail) = rest.as_chunks::<WORD_BYTES>();
-    // SAFETY: all places lie within the range of the caller; words begin at a multiple of their size. Others access the
-    // range with atomic operations only.
+    // SAFETY: all places lie within the range of the caller; words begin at a multiple of their
+    // size. Others access the range with atomic operations only.
     unsafe {
         store_bytes(to, head);
         let mut at = to.add(head.len());

@@ -15,6 +15,7 @@ mod zns;
 mod zones;
 
 pub(crate) use hardware::DEV;
+pub(crate) use pmem::is_real as is_real_memory;
 
 use crate::registry::MediumKind;
 

@@ -25,14 +25,14 @@ pub struct FileMapping {
 }
 
 /// Memory that a range of a file is mapped to, entered with the handler of lost pages; unmapped when dropped.
-struct MappedMemory {
+pub(crate) struct MappedMemory {
     start: NonNull<u8>,
     length: usize,
     place: &'static Place,
 }
 
 // SAFETY: the memory belongs to nobody else until `drop`; `FileMapping` only reads it, `WritableMapping` writes it with `&mut self`
-// only; the place is made of atomics.
+// only, `PersistentMemory` has its own rules; the place is made of atomics.
 unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for MappedMemory {}
@@ -40,16 +40,38 @@ unsafe impl Sync for MappedMemory {}
 impl MappedMemory {
     /// `None` for a range that is empty or begins within a page, or where the system does not map.
     fn new(file: BorrowedFd<'_>, range: Range<u64>, access: ProtFlags) -> Option<MappedMemory> {
+        MappedMemory::with_flags(file, range, access, MapFlags::SHARED)
+    }
+
+    /// The same with other flags than those of a shared mapping. `None` too where the file system does not know the flags.
+    pub(crate) fn with_flags(
+        file: BorrowedFd<'_>,
+        range: Range<u64>,
+        access: ProtFlags,
+        flags: MapFlags,
+    ) -> Option<MappedMemory> {
         let length = usize::try_from(range.end.checked_sub(range.start)?).ok().filter(|&length| length > 0)?;
         if cfg!(not(target_pointer_width = "64")) || !registry::handler_is_installed() {
             return None;
         }
         // SAFETY: the kernel chooses where, so nothing that is in use is covered.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, range.start) };
+        let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, flags, file, range.start) };
         let start = NonNull::new(start.ok()?.cast::<u8>())?;
         let place = REGISTRY.claim(start.as_ptr().addr(), length, access);
         Some(MappedMemory { start, length, place })
+    }
+
+    /// First byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// A page of it could not be had: since then all of it is zeros that belong to no file. Stays so.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        // What was read before stays before.
+        fence(Ordering::Acquire);
+        self.place.is_lost()
     }
 }
 
