@@ -680,6 +680,11 @@ fn ext4_layout_survives_a_crash_at_every_point() {
 }
 
 #[test]
+fn persistent_memory_survives_a_crash_at_every_point() {
+    crash_at_every_point(Kind::EXTENT_MEMORY, 14, History::new(14, 80, UNIVERSE), FaultPlan::default());
+}
+
+#[test]
 fn plain_survives_a_crash_while_logs_pile_up() {
     crash_at_every_point(Kind::PLAIN, 6, hurried(6, 160), slow_flushes());
 }

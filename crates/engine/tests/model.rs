@@ -217,6 +217,21 @@ fn histories_agree_with_a_map_on_every_store() {
 }
 
 #[test]
+fn histories_agree_with_a_map_on_persistent_memory() {
+    let (mut flushes, mut compactions) = (0, 0);
+    for seed in 120..124 {
+        let ran = run(seed, Kind::EXTENT_MEMORY, options::option_set(TreeKind::Leveled, seed), 2500);
+        flushes += ran.flushes;
+        compactions += ran.compactions;
+    }
+    println!(
+        "reached: model/{}: 4 histories, {flushes} flushes, {compactions} compactions",
+        Kind::EXTENT_MEMORY.name()
+    );
+    assert!(flushes > 100 && compactions > 40, "{flushes} {compactions}");
+}
+
+#[test]
 fn histories_agree_with_a_map_on_interlaced_tracks() {
     let (mut flushes, mut compactions, mut rewrites) = (0, 0, 0);
     for (seed, kind) in (200..).zip(imr_kinds()) {

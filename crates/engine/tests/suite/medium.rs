@@ -108,6 +108,8 @@ impl Kind {
     pub(crate) const EXTENT_NEXT_FIT: Kind = Kind::named("ExtentNextFit");
     pub(crate) const EXTENT_EXT4: Kind = Kind::named("ExtentExt4");
     pub(crate) const EXTENT_LOGS_APART: Kind = Kind::named("ExtentLogsApart");
+    /// On persistent memory.
+    pub(crate) const EXTENT_MEMORY: Kind = Kind::named("ExtentMemory");
     /// Tables in bands of a zoned device.
     pub(crate) const BAND: Kind = Kind::named("Band");
     /// Tables in as many zones of one as they need, up to the size of a band.
