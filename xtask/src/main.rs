@@ -23,7 +23,7 @@ type Verb = (&'static str, &'static str, fn(&[String]) -> Result<(), String>);
 const VERBS: &[Verb] = &[
     ("quickstart", "build, store a real tree, query it, benchmark on an emulated disk", quickstart::run),
     ("install", "build, and install the command, its completions and manual: [--prefix DIR]", install::run),
-    ("test", "everything that has to hold, fuzzing included: [--fuzz-seconds N]", test::run),
+    ("test", "everything that has to hold", test::run),
     (
         "suites",
         "the tests alone, what they took and what they reached: [--package NAME] [--test NAME]",

@@ -1,17 +1,14 @@
-//! `cargo xtask test [--fuzz-seconds N]`: everything that has to hold, in the order in which it fails fastest.
+//! `cargo xtask test`: everything that has to hold, in the order in which it fails fastest. The fuzzers are not part of it: to build
+//! them takes longer than to run all suites, so the suite `decoders` runs their targets, and `cargo xtask soak` the fuzzers.
 //!
 //! At its end it says what its stages, suites and slowest tests took, what the suites reached, and where that is less than
 //! `xtask/coverage.txt` has. `cargo xtask suites [--package NAME]... [--test NAME]...` does that for the suites alone, or some.
 
-use crate::reached::{self, Reached, add_up};
+use crate::reached::{self, Reached};
 use crate::run::{self, cargo};
-use crate::{fuzz, programs, suites, tidy};
+use crate::{programs, suites, tidy};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-/// Time each fuzz target gets unless another is asked for. What it found stays in `fuzz/target/corpus`, so that later
-/// runs go on from there.
-const FUZZ_SECONDS: u64 = 6;
 
 /// Tests that are named with what they took.
 const SLOWEST: usize = 10;
@@ -46,14 +43,11 @@ impl Stages {
 }
 
 /// What is built while suites run: some of them leave a processor idle.
-fn build_beside(can_fuzz: bool) -> Result<Stages, String> {
+fn build_beside() -> Result<Stages, String> {
     let mut stages = Stages::default();
     let mut docs = cargo();
     docs.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     stages.time_beside("documentation, beside the tests", || run::run("documentation", &mut docs))?;
-    if can_fuzz {
-        stages.time_beside("build of the fuzz targets, beside the tests", fuzz::build)?;
-    }
     Ok(stages)
 }
 
@@ -120,16 +114,9 @@ pub(crate) fn run_only_suites(arguments: &[String]) -> Result<(), String> {
 
 /// Runs every check; what this machine cannot do is said at the end.
 pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
-    let fuzz_seconds = match arguments {
-        [] => FUZZ_SECONDS,
-        [option, value] if option == "--fuzz-seconds" => {
-            value.parse().map_err(|error| format!("--fuzz-seconds {value}: {error}"))?
-        }
-        _ => {
-            let found = arguments.join(" ");
-            return Err(format!("cargo xtask test takes --fuzz-seconds N and nothing else, found '{found}'"));
-        }
-    };
+    if !arguments.is_empty() {
+        return Err(format!("cargo xtask test takes nothing, found '{}'", arguments.join(" ")));
+    }
     let mut skipped: Vec<String> = Vec::new();
     if !run::works("cc", &["--version"]) && !run::install(&["gcc", "libc6-dev"]) {
         return Err("a C compiler is needed (zstd is C): install gcc and libc6-dev".to_owned());
@@ -148,15 +135,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), String> {
     } else {
         skipped.push("clippy: this toolchain has none".to_owned());
     }
-    // Said now, as it may install the compiler.
-    let can_fuzz = fuzz::can_build();
-    let mut reached = run_suites(&["--workspace"], &mut stages, move || build_beside(can_fuzz))?;
-    if can_fuzz {
-        let found = stages.time("fuzzing", || fuzz::fuzz(fuzz::TARGETS, fuzz_seconds))?;
-        add_up(&found, &mut reached);
-    } else {
-        skipped.push("fuzzing: there is no C++ compiler, and this user may not install g++".to_owned());
-    }
+    let reached = run_suites(&["--workspace"], &mut stages, build_beside)?;
+    skipped.push("fuzzing: cargo xtask fuzz, or the soak; the suite 'decoders' ran its targets".to_owned());
     if std::env::var_os("VARVE_TEST_BLOCK_DEVICE").is_none() {
         skipped.push("a real block device: VARVE_TEST_BLOCK_DEVICE names none".to_owned());
     }
