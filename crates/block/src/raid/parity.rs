@@ -13,6 +13,7 @@ const WORD_BYTES: usize = 8;
 pub(super) const DATA_COLUMNS_MAX: usize = 255;
 
 /// Multiplies each of the eight bytes of a word by 2.
+#[inline]
 fn double_word(word: u64) -> u64 {
     let carries = word >> 7 & LOW_BITS;
     // Every bit of each byte with a carry: a subtraction and a mask are vector instructions where a product is none.
@@ -50,21 +51,37 @@ fn inverse(factor: u8) -> u8 {
 /// Replaces each word of `target` by a function of it and the word of `source` at the same place. Stops at the end
 /// of the shorter one.
 fn combine(target: &mut [u8], source: &[u8], operation: impl Fn(u64, u64) -> u64) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions that the function is compiled to.
+        return unsafe { combine_wide(target, source, operation) };
+    }
+    combine_words(target, source, operation);
+}
+
+/// [`combine_words`] in vectors of 32 bytes: twice as fast as in those that each processor of this kind has.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn combine_wide(target: &mut [u8], source: &[u8], operation: impl Fn(u64, u64) -> u64) {
+    combine_words(target, source, operation);
+}
+
+#[inline(always)]
+fn combine_words(target: &mut [u8], source: &[u8], operation: impl Fn(u64, u64) -> u64) {
+    // Arrays of a known length: to copy as many bytes as a slice has is a call for each word.
+    let (targets, target_rest) = target.as_chunks_mut::<WORD_BYTES>();
+    let (sources, source_rest) = source.as_chunks::<WORD_BYTES>();
+    for (target, source) in targets.iter_mut().zip(sources) {
+        *target = operation(u64::from_le_bytes(*target), u64::from_le_bytes(*source)).to_le_bytes();
+    }
+    let length = target_rest.len().min(source_rest.len());
     let word = |bytes: &[u8]| {
         let mut word = [0; WORD_BYTES];
-        word[..bytes.len()].copy_from_slice(bytes);
+        word[..length].copy_from_slice(&bytes[..length]);
         u64::from_le_bytes(word)
     };
-    let mut targets = target.chunks_exact_mut(WORD_BYTES);
-    let mut sources = source.chunks_exact(WORD_BYTES);
-    for (target, source) in targets.by_ref().zip(sources.by_ref()) {
-        let result = operation(word(target), word(source));
-        target.copy_from_slice(&result.to_le_bytes());
-    }
-    let (target, source) = (targets.into_remainder(), sources.remainder());
-    let length = target.len().min(source.len());
-    let result = operation(word(&target[..length]), word(&source[..length])).to_le_bytes();
-    target[..length].copy_from_slice(&result[..length]);
+    let result = operation(word(target_rest), word(source_rest)).to_le_bytes();
+    target_rest[..length].copy_from_slice(&result[..length]);
 }
 
 /// Adds `source` to `target`: exclusive or.
@@ -78,7 +95,13 @@ pub(super) fn add_weighted(target: &mut [u8], source: &[u8], column: usize) {
 }
 
 fn add_product(target: &mut [u8], source: &[u8], factor: u8) {
-    combine(target, source, |target, source| target ^ multiply_word(source, factor));
+    // One mask for each bit of the factor: the same instructions for all words, without a branch.
+    let masks: [u64; 8] = std::array::from_fn(|bit| if factor >> bit & 1 == 1 { u64::MAX } else { 0 });
+    combine(target, source, |target, source| {
+        let (sum, _) =
+            masks.iter().fold((target, source), |(sum, power), mask| (sum ^ power & mask, double_word(power)));
+        sum
+    });
 }
 
 /// Computes P of the columns, which are as long as `p`.
