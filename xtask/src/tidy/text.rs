@@ -12,6 +12,9 @@ const UNFINISHED: &[&str] = &[concat!("FIX", "ME"), concat!("TO", "DO"), concat!
 /// Macros of unfinished work.
 const UNFINISHED_MACROS: &[&str] = &["dbg", "todo", "unimplemented"];
 
+/// How lines begin that a merge left between two versions.
+const CONFLICT_MARKS: &[&str] = &[concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];
+
 /// Checks all sources; prose may be long and may have any characters.
 pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -23,6 +26,9 @@ pub(crate) fn check(sources: &[Source]) -> Vec<Finding> {
             find(0, format!("{lines} lines, more than {LINES_MAX}: find the second thing in it and move it out"));
         }
         for (index, line) in source.text.lines().enumerate() {
+            if CONFLICT_MARKS.iter().any(|mark| line.starts_with(mark)) {
+                find(index + 1, "a merge left both versions: choose".to_owned());
+            }
             for word in UNFINISHED {
                 if has_word(line, word) {
                     find(index + 1, format!("{word}: finish it or write it down as a known limit"));
@@ -78,6 +84,14 @@ mod tests {
         assert_eq!(found("a.rs", concat!("fn f() { unimple", "mented!(\"x\") }")).len(), 1);
         assert!(found("a.rs", "fn todo() { let unimplemented = !dbg; }").is_empty());
         assert_eq!(found("a.rs", "\nfn f() {")[0], "a.rs:2: is not Rust: a token or a bracket is not finished");
+    }
+
+    #[test]
+    fn marks_of_conflicts_are_found() {
+        for mark in CONFLICT_MARKS {
+            assert_eq!(found("a.md", &format!("a\n{mark}HEAD")), ["a.md:2: a merge left both versions: choose"]);
+            assert!(found("a.md", &format!("a {mark}HEAD")).is_empty());
+        }
     }
 
     #[test]
