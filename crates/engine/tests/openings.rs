@@ -393,39 +393,39 @@ fn run(seed: u64, on: On, action: Action) -> Result<Reached, String> {
 fn calls_of_openings_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_openings_fail_once_and_for_good");
-    run_seeds(test, 30_000, 60, &least, |seed| run(seed, On::Directories, Action::Open));
+    run_seeds(test, 30_000, 40, &least, |seed| run(seed, On::Directories, Action::Open));
 }
 
 #[test]
 fn calls_of_repairs_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_repairs_fail_once_and_for_good");
-    run_seeds(test, 40_000, 40, &least, |seed| run(seed, On::Directories, Action::Repair));
+    run_seeds(test, 40_000, 30, &least, |seed| run(seed, On::Directories, Action::Repair));
 }
 
 #[test]
 fn calls_of_checkpoints_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_checkpoints_fail_once_and_for_good");
-    run_seeds(test, 50_000, 40, &least, |seed| run(seed, On::Directories, Action::Checkpoint));
+    run_seeds(test, 50_000, 30, &least, |seed| run(seed, On::Directories, Action::Checkpoint));
 }
 
 #[test]
 fn calls_of_repairs_on_devices_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_repairs_on_devices_fail_once_and_for_good");
-    run_seeds(test, 140_000, 40, &least, |seed| run(seed, On::Devices, Action::Repair));
+    run_seeds(test, 140_000, 26, &least, |seed| run(seed, On::Devices, Action::Repair));
 }
 
 #[test]
 fn calls_of_checkpoints_on_devices_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_checkpoints_on_devices_fail_once_and_for_good");
-    run_seeds(test, 150_000, 40, &least, |seed| run(seed, On::Devices, Action::Checkpoint));
+    run_seeds(test, 150_000, 26, &least, |seed| run(seed, On::Devices, Action::Checkpoint));
 }
 #[test]
 fn calls_of_openings_on_devices_fail_once_and_for_good() {
     let least = [("faults", 1000), ("refused", 200)];
     let test = ("openings", "calls_of_openings_on_devices_fail_once_and_for_good");
-    run_seeds(test, 130_000, 60, &least, |seed| run(seed, On::Devices, Action::Open));
+    run_seeds(test, 130_000, 36, &least, |seed| run(seed, On::Devices, Action::Open));
 }

@@ -181,21 +181,21 @@ fn workloads_survive_faults_and_power_cuts() {
 #[test]
 fn workloads_on_devices_survive_power_cuts() {
     let least =
-        [("images", 1500), ("cuts of recoveries", 1000), ("flushes", 300), ("compactions", 100), ("checkpoints", 20)];
+        [("images", 1000), ("cuts of recoveries", 650), ("flushes", 300), ("compactions", 100), ("checkpoints", 20)];
     let test = ("workloads", "workloads_on_devices_survive_power_cuts");
-    run_seeds(test, 100_000, 60, &least, |seed| run(seed, On::Devices, false, true));
+    run_seeds(test, 100_000, 40, &least, |seed| run(seed, On::Devices, false, true));
 }
 
 #[test]
 fn workloads_on_devices_survive_faults() {
     let least = [("faults", 500), ("errors", 500), ("openings", 200), ("flushes", 300), ("compactions", 100)];
     let test = ("workloads", "workloads_on_devices_survive_faults");
-    run_seeds(test, 110_000, 120, &least, |seed| run(seed, On::Devices, true, false));
+    run_seeds(test, 110_000, 80, &least, |seed| run(seed, On::Devices, true, false));
 }
 
 #[test]
 fn workloads_on_devices_survive_faults_and_power_cuts() {
-    let least = [("images", 1500), ("faults", 500), ("errors", 300)];
+    let least = [("images", 1000), ("faults", 330), ("errors", 200)];
     let test = ("workloads", "workloads_on_devices_survive_faults_and_power_cuts");
-    run_seeds(test, 120_000, 60, &least, |seed| run(seed, On::Devices, true, true));
+    run_seeds(test, 120_000, 40, &least, |seed| run(seed, On::Devices, true, true));
 }

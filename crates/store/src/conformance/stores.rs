@@ -61,8 +61,8 @@ impl Effort {
         schedules: 3,
         histories: 2,
         operations: 90,
-        images_of_point: 10,
-        recoveries: 20,
+        images_of_point: 8,
+        recoveries: 10,
         fault_stride: 3,
         damage_stride: 1,
         is_opened_under_faults: true,
@@ -72,9 +72,10 @@ impl Effort {
     pub const MUCH: Effort = Effort {
         schedules: 2,
         histories: 1,
-        images_of_point: 7,
-        recoveries: 8,
-        damage_stride: 3,
+        images_of_point: 6,
+        recoveries: 5,
+        fault_stride: 7,
+        damage_stride: 5,
         is_repeated: false,
         ..Effort::FULL
     };

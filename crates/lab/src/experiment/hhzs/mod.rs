@@ -137,6 +137,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "the soak runs it"]
     fn gets_read_more_blocks_with_the_authors_settings() {
         let reads = |setting: Setting| {
             let setup = Setup::under(setting, Scheme::Basic(3), SMALL, 1);
@@ -160,6 +161,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "the soak runs it"]
     fn without_kept_copies_no_copy_is_written_again() {
         let kept = |scheme| {
             let setup = Setup::new(scheme, SMALL, 1);
@@ -173,6 +175,7 @@ mod tests {
 
     /// What several devices do together grows with them.
     #[test]
+    #[ignore = "the soak runs it"]
     fn several_devices_do_more_than_one() {
         let experiment = select(&["hhzs/devices".to_owned()]).unwrap()[0];
         let report = run(experiment, &Settings { scale: Some(SMALL), ..Settings::default() }).unwrap();
