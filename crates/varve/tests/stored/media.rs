@@ -18,6 +18,7 @@ pub(crate) const MEDIA: &[(&str, &str)] = &[
     ("nvme", "nvme:32MiB?backing=file:@/image"),
     ("ram", "ram:32MiB?backing=file:@/image"),
     ("device", "dev:@/image?size=32MiB"),
+    ("memory", "pmem:32MiB?backing=file:@/image"),
     ("imr", "imr:32MiB?track=64KiB,table-size=64KiB,small-files=4MiB,strict,backing=file:@/image"),
     (
         "imr-ratio",
