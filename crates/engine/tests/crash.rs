@@ -855,9 +855,9 @@ fn arrays_survive_crashes_while_members_fail_and_are_rebuilt() {
 fn interlaced_tracks_survive_a_crash_at_every_point() {
     let images: usize = (20..)
         .zip(imr_kinds())
-        .map(|(seed, kind)| crash_at_every_point_in_turn(kind, seed, History::new(seed, 36, UNIVERSE), 1))
+        .map(|(seed, kind)| crash_at_every_point_in_turn(kind, seed, History::new(seed, 48, UNIVERSE), 1))
         .sum();
-    assert!(images >= 450 * imr_kinds().len(), "{images} images are too few");
+    assert!(images >= 600 * imr_kinds().len(), "{images} images are too few");
 }
 
 /// The same, while recoveries are crashed.

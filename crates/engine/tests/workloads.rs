@@ -188,7 +188,7 @@ fn workloads_on_devices_survive_power_cuts() {
 
 #[test]
 fn workloads_on_devices_survive_faults() {
-    let least = [("faults", 500), ("errors", 500), ("openings", 200), ("flushes", 300), ("compactions", 100)];
+    let least = [("faults", 500), ("errors", 500), ("openings", 130), ("flushes", 300), ("compactions", 100)];
     let test = ("workloads", "workloads_on_devices_survive_faults");
     run_seeds(test, 110_000, 80, &least, |seed| run(seed, On::Devices, true, false));
 }
