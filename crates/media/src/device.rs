@@ -210,6 +210,14 @@ impl Counters {
     /// Levels that are counted apart.
     pub const LEVELS: usize = 8;
 
+    /// Counts a sync by its outcome.
+    pub fn count_sync(&mut self, outcome: &Result<(), MediaError>) {
+        match outcome {
+            Ok(()) => self.syncs += 1,
+            Err(_) => self.errors += 1,
+        }
+    }
+
     /// Counts a request that ended as its outcome says, for devices that answer some by themselves.
     pub fn count_request(&mut self, request: &Request<'_>, context: &IoContext) {
         let length_bytes = request.length_bytes();

@@ -399,11 +399,7 @@ impl BlockDevice for BufferedDevice {
 
     fn sync(&self, context: &IoContext) -> Result<(), MediaError> {
         let synced = self.front.shared.make_durable(false, context);
-        let counters = &mut self.front.shared.state.lock().counters;
-        match &synced {
-            Ok(()) => counters.syncs += 1,
-            Err(_) => counters.errors += 1,
-        }
+        self.front.shared.state.lock().counters.count_sync(&synced);
         synced
     }
 

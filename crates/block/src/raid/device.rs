@@ -629,10 +629,7 @@ impl BlockDevice for ArrayDevice {
         let shared = &self.front.shared;
         let synced = shared.sync(context);
         let mut state = shared.state.lock();
-        match synced {
-            Ok(()) => state.counters.syncs += 1,
-            Err(_) => state.counters.errors += 1,
-        }
+        state.counters.count_sync(&synced);
         synced
     }
 

@@ -258,11 +258,7 @@ impl BlockDevice for Emulated {
     fn sync(&self, _context: &IoContext) -> Result<(), MediaError> {
         self.queue.run(std::iter::once((Work::Flush, 0, 0)));
         let outcome = self.backing.sync().map_err(|error| MediaError::io(&self.name, Operation::Sync, 0, error));
-        let mut counters = self.counters.lock();
-        match outcome {
-            Ok(()) => counters.syncs += 1,
-            Err(_) => counters.errors += 1,
-        }
+        self.counters.lock().count_sync(&outcome);
         outcome
     }
 

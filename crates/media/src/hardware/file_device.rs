@@ -501,11 +501,7 @@ impl BlockDevice for FileDevice {
     fn sync(&self, _context: &IoContext) -> Result<(), MediaError> {
         let outcome = repeat(|| rustix::fs::fdatasync(&self.file))
             .map_err(|errno| error_of(errno, &self.name, Operation::Sync, 0, 0));
-        let mut counters = self.counters.lock();
-        match outcome {
-            Ok(()) => counters.syncs += 1,
-            Err(_) => counters.errors += 1,
-        }
+        self.counters.lock().count_sync(&outcome);
         outcome
     }
 

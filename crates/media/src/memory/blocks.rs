@@ -253,11 +253,7 @@ impl BlockDevice for MemoryBlocks {
 
     fn sync(&self, _context: &IoContext) -> Result<(), MediaError> {
         let outcome = self.sync_file();
-        let mut counters = self.counters.lock();
-        match outcome {
-            Ok(()) => counters.syncs += 1,
-            Err(_) => counters.errors += 1,
-        }
+        self.counters.lock().count_sync(&outcome);
         outcome
     }
 

@@ -52,6 +52,28 @@ struct Reached {
     recoveries_cut: u64,
 }
 
+impl Reached {
+    fn add(&mut self, other: &Reached) {
+        self.points += other.points;
+        self.images += other.images;
+        self.with_losses += other.with_losses;
+        self.recoveries_cut += other.recoveries_cut;
+    }
+}
+
+/// Sets of stamps that each sector may have.
+type Allowed = Arc<Mutex<Vec<BTreeSet<u64>>>>;
+
+/// Keeps a cut of every persistence point from now on, with what is allowed and lost at that moment.
+fn record_cuts(group: &CrashGroup, allowed: &Allowed, lost: &Arc<Mutex<Vec<usize>>>) -> Arc<Mutex<Vec<Cut>>> {
+    let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
+    let (recorded, allowed, lost) = (Arc::clone(&cuts), Arc::clone(allowed), Arc::clone(lost));
+    group.on_persistence_point(move |_, _, capture| {
+        recorded.lock().push(Cut { state: capture(), allowed: allowed.lock().clone(), lost: lost.lock().clone() });
+    });
+    cuts
+}
+
 fn check(device: &Device, allowed: &[BTreeSet<u64>], what: &str) -> Vec<u64> {
     let found = stamps(device).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = found.unwrap_or_else(|| panic!("{what}: a torn sector"));
@@ -101,14 +123,7 @@ fn cut_at_every_point(
         let mut host = Host::new(device, seed);
         let allowed = Arc::new(Mutex::new(vec![BTreeSet::from([0]); host.stamps.len()]));
         let lost = Arc::new(Mutex::new(Vec::new()));
-        let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
-        {
-            let (cuts, allowed, lost) = (Arc::clone(&cuts), Arc::clone(&allowed), Arc::clone(&lost));
-            group.on_persistence_point(move |_, _, capture| {
-                let cut = Cut { state: capture(), allowed: allowed.lock().clone(), lost: lost.lock().clone() };
-                cuts.lock().push(cut);
-            });
-        }
+        let cuts = record_cuts(&group, &allowed, &lost);
         for step in 0..steps {
             host.step_within(&allowed);
             if seed % 3 == 2 && step == steps / 2 && level != RaidLevel::Raid0 {
@@ -168,10 +183,7 @@ fn cut_at_every_point(
         }
         reached
     });
-    reached.points += of.points;
-    reached.images += of.images;
-    reached.with_losses += of.with_losses;
-    reached.recoveries_cut += of.recoveries_cut;
+    reached.add(&of);
 }
 
 /// Subsets of the slots that may be lost together, besides those in `before`: every one that the level tolerates.
@@ -195,14 +207,7 @@ fn cut_exhaustively(seed: u64, (parameters, count): (ArrayParameters, usize), sp
         let mut host = Host::new(device, seed);
         let allowed = Arc::new(Mutex::new(vec![BTreeSet::from([0]); host.stamps.len()]));
         let lost = Arc::new(Mutex::new(Vec::new()));
-        let cuts: Arc<Mutex<Vec<Cut>>> = Arc::default();
-        {
-            let (cuts, allowed, lost) = (Arc::clone(&cuts), Arc::clone(&allowed), Arc::clone(&lost));
-            group.on_persistence_point(move |_, _, capture| {
-                let cut = Cut { state: capture(), allowed: allowed.lock().clone(), lost: lost.lock().clone() };
-                cuts.lock().push(cut);
-            });
-        }
+        let cuts = record_cuts(&group, &allowed, &lost);
         (0..3).for_each(|_| host.step_within(&allowed));
         if has_journal && level != RaidLevel::Raid0 {
             lost.lock().push(0);
@@ -272,10 +277,7 @@ fn cut_exhaustively(seed: u64, (parameters, count): (ArrayParameters, usize), sp
         }
         reached
     });
-    reached.points += of.points;
-    reached.images += of.images;
-    reached.with_losses += of.with_losses;
-    reached.recoveries_cut += of.recoveries_cut;
+    reached.add(&of);
 }
 
 #[test]
